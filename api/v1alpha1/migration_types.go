@@ -1,0 +1,244 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Migration moves one EKS cluster from Cluster Autoscaler to Karpenter. One unfinished Migration acts on a cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=mig,categories=castoff
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Pools",type=string,JSONPath=`.status.poolsDone`
+// +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.status.nodesDone`
+// +kubebuilder:printcolumn:name="Blocked By",type=string,JSONPath=`.status.blockedBy`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="ETA",type=date,JSONPath=`.status.estimatedCompletionTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.snapshot) || self.spec.clusterName == oldSelf.spec.clusterName",message="clusterName is frozen once the snapshot is taken: delete this Migration and create another to migrate another cluster"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.snapshot) || (has(self.spec.home) == has(oldSelf.spec.home) && (!has(self.spec.home) || self.spec.home == oldSelf.spec.home))",message="home is frozen once the snapshot is taken"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.snapshot) || (has(self.spec.pools) == has(oldSelf.spec.pools) && (!has(self.spec.pools) || (self.spec.pools.size() == oldSelf.spec.pools.size() && self.spec.pools.all(p, oldSelf.spec.pools.exists(o, o.name == p.name && o.nodeGroups == p.nodeGroups)))))",message="the names and node groups of pools are frozen once the snapshot is taken"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.snapshot) || self.spec.provisioner.source == oldSelf.spec.provisioner.source",message="provisioner.source is frozen once the snapshot is taken"
+type Migration struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// spec is what the user wants.
+	// +required
+	Spec MigrationSpec `json:"spec,omitzero"`
+	// status is what castoff sees and does. Output only.
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status MigrationStatus `json:"status,omitzero"`
+}
+
+// MigrationList is a list of Migrations.
+//
+// +kubebuilder:object:root=true
+type MigrationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Migration `json:"items"`
+}
+
+// MigrationSpec is what the user wants.
+type MigrationSpec struct {
+	// clusterName is the EKS cluster's name. It confirms the target: castoff acts only on the cluster that it runs in.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=100
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][A-Za-z0-9_-]*$`
+	ClusterName string `json:"clusterName,omitempty"`
+	// paused stops every change at once: no new eviction, no AWS call that writes. False again goes on from where the world is.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+	// approval Manual stops after Assessing and before each hand-over until the step is in approvedSteps.
+	// +optional
+	// +kubebuilder:default=Automatic
+	Approval ApprovalMode `json:"approval,omitempty"`
+	// approvedSteps are the steps that a human approved; `kubectl castoff approve` writes them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	ApprovedSteps []ApprovalStep `json:"approvedSteps,omitempty"`
+	// home is the node group that is kept for Karpenter, CoreDNS and castoff. Default: a suitable untainted on-demand group, named in the plan.
+	// +optional
+	Home *Home `json:"home,omitempty"`
+	// pools are what migrates. Default: every group that Cluster Autoscaler manages but home; groups equal but for zone are one pool.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Pools []Pool `json:"pools,omitempty"`
+	// strategy says how fast and how carefully workloads are shifted.
+	// +optional
+	// +kubebuilder:default={}
+	Strategy Strategy `json:"strategy,omitzero"`
+	// acceptedRisks are the preflight findings that the user knows and accepts; the only way past a Block.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	AcceptedRisks []AcceptedRisk `json:"acceptedRisks,omitempty"`
+	// provisioner says where Karpenter, its queue and its identities come from.
+	// +optional
+	// +kubebuilder:default={}
+	Provisioner Provisioner `json:"provisioner,omitzero"`
+	// decommission says what becomes of the node groups and of Cluster Autoscaler at the end.
+	// +optional
+	// +kubebuilder:default={}
+	Decommission Decommission `json:"decommission,omitzero"`
+}
+
+// ApprovalMode says whether castoff waits for a human.
+// +kubebuilder:validation:Enum=Automatic;Manual
+type ApprovalMode string
+
+// The approval modes.
+const (
+	ApprovalAutomatic ApprovalMode = "Automatic"
+	ApprovalManual    ApprovalMode = "Manual"
+)
+
+// ApprovalStep is a step that waits for approval in Manual mode.
+// +kubebuilder:validation:Enum=Start;HandOver
+type ApprovalStep string
+
+// The steps that can be approved, in order.
+const (
+	// ApproveStart lets castoff write for the first time, after Assessing.
+	ApproveStart ApprovalStep = "Start"
+	// ApproveHandOver lets castoff stop Cluster Autoscaler.
+	ApproveHandOver ApprovalStep = "HandOver"
+)
+
+// Home is the capacity that stays.
+type Home struct {
+	// nodeGroup is the name of the managed node group or Auto Scaling group that is kept.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	NodeGroup string `json:"nodeGroup,omitempty"`
+}
+
+// Pool is one or more node groups that become one NodePool.
+type Pool struct {
+	// name of the pool and of the NodePool and EC2NodeClass made for it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// nodeGroups are names of managed node groups or Auto Scaling groups.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	NodeGroups []string `json:"nodeGroups,omitempty"`
+}
+
+// Strategy says how workloads are shifted.
+type Strategy struct {
+	// maxUnavailableNodes is how many of a pool's legacy nodes may be draining at once: a number, or a percentage of
+	// the pool's nodes in the snapshot, rounded up. At least one.
+	// +optional
+	// +kubebuilder:default="10%"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailableNodes is a number of at least 1 or a percentage from 1% to 100%"
+	MaxUnavailableNodes *intstr.IntOrString `json:"maxUnavailableNodes,omitempty"`
+	// capacity says whether new nodes are there before the first eviction. EvictFirst: the evicted pods themselves make Karpenter launch.
+	// +optional
+	// +kubebuilder:default=EvictFirst
+	Capacity CapacityStrategy `json:"capacity,omitempty"`
+	// surge says for which workloads a new pod is Ready before the old one goes.
+	// +optional
+	// +kubebuilder:default=None
+	Surge SurgeStrategy `json:"surge,omitempty"`
+	// waves says how many pools change hands at once. Single: all of them.
+	// +optional
+	// +kubebuilder:default=Single
+	Waves WaveStrategy `json:"waves,omitempty"`
+	// soakSeconds is for how long a pool without legacy nodes is watched before the next pool begins.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	SoakSeconds *int32 `json:"soakSeconds,omitempty"`
+}
+
+// CapacityStrategy says what comes first, capacity or eviction.
+// +kubebuilder:validation:Enum=EvictFirst
+type CapacityStrategy string
+
+// SurgeStrategy says which workloads are surged.
+// +kubebuilder:validation:Enum=None
+type SurgeStrategy string
+
+// WaveStrategy says how pools are grouped into hand-overs.
+// +kubebuilder:validation:Enum=Single
+type WaveStrategy string
+
+// The strategies of this version.
+const (
+	CapacityEvictFirst CapacityStrategy = "EvictFirst"
+	SurgeNone          SurgeStrategy    = "None"
+	WavesSingle        WaveStrategy     = "Single"
+)
+
+// AcceptedRisk is a preflight finding that the user accepts.
+type AcceptedRisk struct {
+	// check is the finding's check, for example BarePod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Check string `json:"check,omitempty"`
+	// object is the finding's object as the report names it, for example pod/default/debug; * stands for all.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Object string `json:"object,omitempty"`
+	// reason is why it is acceptable, for whoever reads it next.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason,omitempty"`
+}
+
+// Provisioner says where Karpenter comes from.
+type Provisioner struct {
+	// source BuiltIn installs the Karpenter that is part of castoff.
+	// +optional
+	// +kubebuilder:default=BuiltIn
+	Source ProvisionerSource `json:"source,omitempty"`
+}
+
+// ProvisionerSource says which Karpenter is used.
+// +kubebuilder:validation:Enum=BuiltIn
+type ProvisionerSource string
+
+// SourceBuiltIn is the Karpenter that is part of castoff.
+const SourceBuiltIn ProvisionerSource = "BuiltIn"
+
+// Decommission says what becomes of what is left.
+type Decommission struct {
+	// mode ScaleToZero leaves the node groups, empty, for the way back.
+	// +optional
+	// +kubebuilder:default=ScaleToZero
+	Mode DecommissionMode `json:"mode,omitempty"`
+	// clusterAutoscaler ScaleToZero leaves its Deployment at zero replicas.
+	// +optional
+	// +kubebuilder:default=ScaleToZero
+	ClusterAutoscaler DecommissionMode `json:"clusterAutoscaler,omitempty"`
+}
+
+// DecommissionMode says how a thing is retired.
+// +kubebuilder:validation:Enum=ScaleToZero
+type DecommissionMode string
+
+// DecommissionScaleToZero keeps the thing at size zero.
+const DecommissionScaleToZero DecommissionMode = "ScaleToZero"

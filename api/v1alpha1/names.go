@@ -1,0 +1,41 @@
+package v1alpha1
+
+// Keys that castoff writes on objects of the cluster. Each is written once and read by the planner, never believed
+// without the object it is on.
+const (
+	// LabelPool names the pool of a legacy node, a NodePool or an EC2NodeClass.
+	LabelPool = "castoff.sh/pool"
+	// LabelScaler on a legacy node says who scales its pool; only ScalerKarpenter is ever written.
+	LabelScaler = "castoff.sh/scaler"
+	// LabelPlaceholder marks castoff's own capacity placeholders, which belong to no workload.
+	LabelPlaceholder = "castoff.sh/placeholder"
+	// LabelCanary marks the NodePools, nodes and pods of the canary, by pool.
+	LabelCanary = "castoff.sh/canary"
+	// LabelCluster names the cluster on what castoff makes for it.
+	LabelCluster = "castoff.sh/cluster"
+	// LabelMigration carries the Migration's UID on what dies with it: snapshot, report, canary.
+	LabelMigration = "castoff.sh/migration"
+
+	// AnnotationLegacy marks a node as one of a pool that is migrating; its value is the pool.
+	AnnotationLegacy = "castoff.sh/legacy-pool"
+	// AnnotationCordonedBy says that castoff set spec.unschedulable; a cordon without it is somebody else's.
+	AnnotationCordonedBy = "castoff.sh/cordoned-by"
+	// AnnotationDraining says that castoff began to drain the node; its value is the RFC 3339 time.
+	AnnotationDraining = "castoff.sh/draining-since"
+	// AnnotationCanaryPassed on an EC2NodeClass holds the hash of the spec that passed the canary.
+	AnnotationCanaryPassed = "castoff.sh/canary-passed"
+
+	// TaintLegacy is on a legacy node: PreferNoSchedule once fenced, NoSchedule once its drain has begun.
+	TaintLegacy = "castoff.sh/legacy"
+	// TaintCanary keeps every pod but the canary's off the canary's node.
+	TaintCanary = "castoff.sh/canary"
+
+	// ScalerKarpenter is the value of LabelScaler.
+	ScalerKarpenter = "karpenter"
+	// CordonedByCastoff is the value of AnnotationCordonedBy.
+	CordonedByCastoff = "castoff"
+	// TagManagedBy is the AWS tag on what castoff made; its value is TagManagedByValue. What lacks it is adopted, never deleted.
+	TagManagedBy = "castoff.sh/managed-by"
+	// TagManagedByValue is the value of TagManagedBy.
+	TagManagedByValue = "castoff"
+)
