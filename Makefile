@@ -1,0 +1,173 @@
+# Everything is built from Go modules: a machine needs Go, git, make and a C compiler, nothing else.
+# `make help` lists what there is.
+
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO ?= go
+
+# One build cache serves build, vet, lint and the lab; the race detector alone needs cgo.
+export CGO_ENABLED := 0
+
+# The first build of a package tree is silent for minutes without a count.
+COUNT_PACKAGES := awk '/^[^ :\#]+$$/ { if (++n % 100 == 0) { printf "    %d packages compiled\n", n; fflush() } next } { print; fflush() }'
+
+# $(1): package, $(2): folder of its module. No VCS stamp: a commit alone is no reason to link everything anew.
+define go_build
+@echo "==> build $@"
+@mkdir -p $(@D)
+@cd $(2) && $(GO) build -v -p 2 -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$@ $(1) 2>&1 | $(COUNT_PACKAGES)
+endef
+
+include e2e/tools/build.mk
+
+##@ Set up
+
+KEEP ?=
+
+.PHONY: demo
+demo: lab ## A whole migration in a local lab, with a report; KEEP=1 leaves the lab up
+	@echo "==> demo: Ctrl-C stops everything it started"
+	@exec bin/lab demo $(if $(filter-out 0,$(KEEP)),--keep)
+
+.PHONY: test
+test: lab test-unit test-api test-crash test-migration ## Unit, ports, API, crash tests, and one whole migration in the lab
+
+##@ Build
+
+LAB := bin/manager bin/provisioner bin/kubectl-castoff bin/awssim bin/ca-standin bin/lab
+
+.PHONY: build
+build: bin/manager bin/provisioner bin/kubectl-castoff ## The operator, the engine and the kubectl plugin
+
+.PHONY: lab
+lab: first-time $(CONTROL_PLANE) $(LAB) ## Everything the lab runs: control plane, engine, operator, simulator, stand-in
+
+.PHONY: first-time
+first-time:
+	@[[ -x bin/kwok && -x bin/provisioner ]] || echo "==> the control plane and the engine are built from source: minutes the first time, seconds after it"
+
+# Go's own build cache decides what is to be done.
+.PHONY: $(LAB)
+bin/manager bin/provisioner bin/kubectl-castoff:
+	$(call go_build,./cmd/$(@F),.)
+bin/awssim bin/ca-standin bin/lab:
+	$(call go_build,./e2e/cmd/$(@F),.)
+
+TOOLS := bin/tools/controller-gen bin/tools/crd-ref-docs bin/tools/golangci-lint bin/tools/licenses
+$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/*/*.go)
+bin/tools/controller-gen:
+	$(call go_build,sigs.k8s.io/controller-tools/cmd/controller-gen,tools)
+bin/tools/crd-ref-docs:
+	$(call go_build,github.com/elastic/crd-ref-docs,tools)
+bin/tools/golangci-lint bin/tools/licenses:
+	$(call go_build,./$(@F),tools)
+
+.PHONY: generate
+generate: bin/tools/controller-gen bin/tools/crd-ref-docs ## Deepcopy, CRDs and the API reference, from the API types
+	@hack/generate.sh .
+
+.PHONY: fmt
+fmt: bin/tools/golangci-lint ## Format the Go code
+	@bin/tools/golangci-lint fmt
+
+.PHONY: clean
+clean: ## Remove what was built here (Go's own cache stays)
+	@rm -rf bin .lab
+
+##@ Test
+
+# Packages by what their tests need. What is named nowhere needs nothing, and runs in test-unit.
+API_PACKAGES   := ./api/... ./pkg/autoscaler/... ./pkg/drain/... ./pkg/helm/... ./pkg/provisioner/... ./pkg/snapshot/...
+CRASH_PACKAGES := ./controllers/...
+LAB_PACKAGES   := ./e2e/lab/... ./e2e/tests/...
+ENVTEST        := KUBEBUILDER_ASSETS=$(CURDIR)/bin
+GO_TEST        := $(GO) test -p 2
+GO_TEST_RACE   := CGO_ENABLED=1 $(GO_TEST) -race
+FLAGS          ?=
+
+# Packages of the module but those named above. The engine's main is real Karpenter: building it once more for the race
+# detector takes longer than everything else together, so its tests run in the lab's build.
+unit_packages = $$($(GO) list ./... | grep -vxFf <($(GO) list -e $(API_PACKAGES) $(CRASH_PACKAGES) $(LAB_PACKAGES) ./cmd/provisioner/... 2>/dev/null))
+
+.PHONY: test-unit
+test-unit: ## Pure packages, simulator and commands, with the race detector
+	@echo "==> test: unit"
+	@$(GO_TEST_RACE) $(FLAGS) $(unit_packages)
+	@$(GO_TEST) $(FLAGS) ./cmd/provisioner/...
+
+.PHONY: test-api
+test-api: bin/etcd bin/kube-apiserver bin/kubectl ## The API's rules and the Kubernetes ports, against a real API server
+	@echo "==> test: API and ports"
+	@$(ENVTEST) $(GO_TEST_RACE) $(FLAGS) $(API_PACKAGES)
+
+.PHONY: test-crash
+test-crash: bin/etcd bin/kube-apiserver bin/kubectl ## The whole controller, stopped before and after every write
+	@echo "==> test: controllers, crash tests"
+	@$(ENVTEST) $(GO_TEST_RACE) $(FLAGS) $(CRASH_PACKAGES)
+
+.PHONY: test-migration
+test-migration: lab ## One whole migration in the lab
+	@echo "==> test: a whole migration in the lab"
+	@$(GO_TEST) -tags lab -count 1 -timeout 20m $(FLAGS) $(LAB_PACKAGES)
+
+.PHONY: test-lab
+test-lab: lab ## The long lab suite: known-bad runs and faults as well (not part of make test)
+	@echo "==> test: the long lab suite"
+	@$(GO_TEST) -tags lab,long -count 1 -timeout 90m -v $(FLAGS) $(LAB_PACKAGES)
+
+.PHONY: bench
+bench: ## Benchmarks of the pure packages
+	@$(GO_TEST) -run '^$$' -bench . -benchmem $(FLAGS) ./pkg/...
+
+##@ Verify
+
+MODULES := . tools e2e/tools
+
+.PHONY: verify
+verify: verify-tidy verify-generated vet lint test-lint-rules licenses ## Stale generated files, untidy modules, vet, lint, licences
+	@echo "==> verify: all fine"
+
+.PHONY: verify-tidy
+verify-tidy: ## go.mod and go.sum of every module are tidy
+	@for module in $(MODULES); do echo "==> verify: $$module/go.mod is tidy"; (cd $$module && $(GO) mod tidy -diff); done
+
+.PHONY: verify-generated
+verify-generated: bin/tools/controller-gen bin/tools/crd-ref-docs ## Generated files are what make generate writes
+	@echo "==> verify: generated files"
+	@hack/verify-generated.sh
+
+.PHONY: vet
+vet: ## go vet
+	@echo "==> verify: go vet"
+	@$(GO) vet -tags lab,long ./...
+	@cd tools && $(GO) vet ./...
+
+LINT := bin/tools/golangci-lint run --allow-serial-runners --concurrency 2 --show-stats=false
+
+.PHONY: lint
+lint: bin/tools/golangci-lint ## golangci-lint, and kube-api-linter on api/
+	@echo "==> verify: lint"
+	@$(LINT) ./...
+	@$(LINT) --config .golangci-kal.yml ./api/...
+
+.PHONY: test-lint-rules
+test-lint-rules: bin/tools/golangci-lint ## The import law and the forbidden calls are really refused
+	@echo "==> verify: lint rules"
+	@hack/test-lint-rules.sh
+
+.PHONY: licenses
+licenses: bin/tools/licenses ## Licences of every module that is shipped
+	@echo "==> verify: licences"
+	@bin/tools/licenses . ./cmd/...
+
+##@ Also
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
