@@ -1,0 +1,71 @@
+package inventory
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Autoscaler is one Cluster Autoscaler Deployment, as found by its image and arguments.
+type Autoscaler struct {
+	Deployment types.NamespacedName `json:"deployment"`
+	UID        types.UID            `json:"uid,omitempty"`
+	Image      string               `json:"image"`
+	Args       []string             `json:"args,omitempty"`
+	// Replicas asked for, reported, and the pods of the Deployment that still exist, terminating ones too.
+	Replicas       int32 `json:"replicas"`
+	StatusReplicas int32 `json:"statusReplicas"`
+	Pods           int   `json:"pods"`
+	// Nodes that its pods run on.
+	Nodes []string `json:"nodes,omitempty"`
+
+	// Discovery is the tag keys (and key=value pairs) of --node-group-auto-discovery=asg:tag=.
+	Discovery []string `json:"discovery,omitempty"`
+	// Static are the group names of --nodes=min:max:name.
+	Static []string `json:"static,omitempty"`
+	// LeaderElect is false with --leader-elect=false.
+	LeaderElect bool `json:"leaderElect"`
+	// Lease is the leader-election Lease: --namespace and --leader-elect-resource-name.
+	Lease types.NamespacedName `json:"lease"`
+	// LeaseHolder and LeaseRenewed are what the Lease says; empty when there is none.
+	LeaseHolder   string        `json:"leaseHolder,omitempty"`
+	LeaseRenewed  time.Time     `json:"leaseRenewed,omitzero"`
+	LeaseDuration time.Duration `json:"leaseDuration,omitempty"`
+	// Groups are the Auto Scaling groups that its status ConfigMap lists, and StatusTime when it was written.
+	Groups     []string  `json:"groups,omitempty"`
+	StatusTime time.Time `json:"statusTime,omitzero"`
+	// Owner names who would put the Deployment back: "Argo CD application x", "Helm release y", or empty.
+	Owner string `json:"owner,omitempty"`
+}
+
+// Stopped says that nothing of the Deployment runs, and that none is asked for.
+func (a Autoscaler) Stopped() bool { return a.Replicas == 0 && a.StatusReplicas == 0 && a.Pods == 0 }
+
+// Manages says whether this Cluster Autoscaler scales the group: it names it, or discovers it by the group's tags.
+// Discovery goes by the presence of every key; a value counts only where the flag has key=value.
+func (a Autoscaler) Manages(g NodeGroup) bool {
+	if slices.Contains(a.Static, g.AutoScalingGroup) {
+		return true
+	}
+	if len(a.Discovery) == 0 {
+		return false
+	}
+	for _, want := range a.Discovery {
+		key, value, exact := cut(want)
+		have, ok := g.Tag(key)
+		if !ok || (exact && have != value) {
+			return false
+		}
+	}
+	return true
+}
+
+func cut(pair string) (key, value string, found bool) {
+	for i := range len(pair) {
+		if pair[i] == '=' {
+			return pair[:i], pair[i+1:], true
+		}
+	}
+	return pair, "", false
+}

@@ -1,0 +1,97 @@
+package inventory
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Cluster is the EKS cluster.
+type Cluster struct {
+	Name      string `json:"name"`
+	ARN       string `json:"arn"`
+	Account   string `json:"account"`
+	Region    string `json:"region"`
+	Partition string `json:"partition"` // aws, aws-cn, aws-us-gov
+	Version   string `json:"version"`   // 1.33
+	Endpoint  string `json:"endpoint"`
+	CABundle  string `json:"caBundle,omitempty"` // base64
+	VPC       string `json:"vpc,omitempty"`
+	// ServiceCIDR is the IPv4 or IPv6 range of Services.
+	ServiceCIDR string `json:"serviceCIDR,omitempty"`
+	// SecurityGroup is the cluster security group that EKS made.
+	SecurityGroup string `json:"securityGroup,omitempty"`
+	// AuthenticationMode is API, API_AND_CONFIG_MAP or CONFIG_MAP.
+	AuthenticationMode string `json:"authenticationMode,omitempty"`
+	AutoMode           bool   `json:"autoMode,omitempty"`
+	// Same says that the cluster castoff runs in is this one: its endpoint or certificate authority is the same.
+	Same bool `json:"same"`
+}
+
+// Node is what castoff needs to know of a Node.
+type Node struct {
+	Name            string              `json:"name"`
+	UID             types.UID           `json:"uid"`
+	ResourceVersion string              `json:"resourceVersion,omitempty"`
+	InstanceID      string              `json:"instanceID,omitempty"`
+	Zone            string              `json:"zone,omitempty"`
+	Group           string              `json:"group,omitempty"` // NodeGroup.Name, empty when no group has its instance
+	Labels          map[string]string   `json:"labels,omitempty"`
+	Annotations     map[string]string   `json:"annotations,omitempty"`
+	Taints          []corev1.Taint      `json:"taints,omitempty"`
+	Unschedulable   bool                `json:"unschedulable,omitempty"`
+	Ready           bool                `json:"ready"`
+	Created         time.Time           `json:"created"`
+	Allocatable     corev1.ResourceList `json:"allocatable,omitempty"`
+}
+
+// HasTaint says whether the node carries a taint with that key and effect; an empty effect matches any.
+func (n Node) HasTaint(key string, effect corev1.TaintEffect) bool {
+	for _, t := range n.Taints {
+		if t.Key == key && (effect == "" || t.Effect == effect) {
+			return true
+		}
+	}
+	return false
+}
+
+// DrainState is what is left on a node that is being drained.
+type DrainState struct {
+	Node string `json:"node"`
+	// Evictable pods have to leave before the instance may end, those that are terminating already among them.
+	Evictable int `json:"evictable"`
+	// Blocked are the pods that may not go now, and why.
+	Blocked []BlockedPod `json:"blocked,omitempty"`
+}
+
+// BlockedPod is a pod that an eviction could not move yet.
+type BlockedPod struct {
+	Pod    types.NamespacedName `json:"pod"`
+	Reason BlockReason          `json:"reason"`
+	// PDBs that hold it back.
+	PDBs []types.NamespacedName `json:"pdbs,omitempty"`
+	// Message says why in words, and what to do.
+	Message string `json:"message"`
+}
+
+// BlockReason is why a pod stays.
+type BlockReason string
+
+// The reasons for which a pod stays.
+const (
+	// BlockedByPDB waits for room in a PodDisruptionBudget.
+	BlockedByPDB BlockReason = "DisruptionBudget"
+	// BlockedByTwoPDBs: the Eviction API refuses a pod that two budgets select; a human must mend one.
+	BlockedByTwoPDBs BlockReason = "TwoDisruptionBudgets"
+	// BlockedByThrottling: the API server asked to come back later.
+	BlockedByThrottling BlockReason = "Throttled"
+	// BlockedTerminating waits for a pod's own termination.
+	BlockedTerminating BlockReason = "Terminating"
+	// BlockedBare: no controller would replace the pod; a policy must allow it.
+	BlockedBare BlockReason = "BarePod"
+	// BlockedDoNotDisrupt: the pod's owner asked to leave it alone.
+	BlockedDoNotDisrupt BlockReason = "DoNotDisrupt"
+	// BlockedError is any other answer of the API server.
+	BlockedError BlockReason = "EvictionFailed"
+)

@@ -1,0 +1,62 @@
+package inventory
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// SnapshotFormat is the version of the snapshot's layout. It changes only when an older castoff could not read it.
+const SnapshotFormat = 1
+
+// Snapshot is what is needed to go back: only what castoff touches. It is taken before the first write and never changed;
+// nodes that join later are added beside it.
+type Snapshot struct {
+	Format      int            `json:"format"`
+	Cluster     string         `json:"cluster"`
+	Taken       time.Time      `json:"taken"`
+	Migration   string         `json:"migration"` // UID
+	Home        string         `json:"home"`
+	Pools       []SnapshotPool `json:"pools"`
+	Autoscalers []Autoscaler   `json:"autoscalers,omitempty"`
+	// PendingPods is how many pods no node had room for before castoff did anything.
+	PendingPods int `json:"pendingPods"`
+	// Groups are kept one Secret each; Digests name them in the index.
+	Groups  []GroupSnapshot   `json:"-"`
+	Digests map[string]string `json:"digests"`
+}
+
+// SnapshotPool is a pool as it was when the snapshot was taken.
+type SnapshotPool struct {
+	Name       string   `json:"name"`
+	NodeGroups []string `json:"nodeGroups"`
+}
+
+// GroupSnapshot is one node group and its nodes.
+type GroupSnapshot struct {
+	Group NodeGroup      `json:"group"`
+	Nodes []NodeSnapshot `json:"nodes,omitempty"`
+}
+
+// NodeSnapshot is what castoff may change on a node, as it was before.
+type NodeSnapshot struct {
+	Name          string            `json:"name"`
+	InstanceID    string            `json:"instanceID"`
+	Zone          string            `json:"zone,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Taints        []corev1.Taint    `json:"taints,omitempty"`
+	Unschedulable bool              `json:"unschedulable,omitempty"`
+}
+
+// Group returns the recorded group of that name.
+func (s *Snapshot) Group(name string) (GroupSnapshot, bool) {
+	if s == nil {
+		return GroupSnapshot{}, false
+	}
+	for _, g := range s.Groups {
+		if g.Group.Name == name {
+			return g, true
+		}
+	}
+	return GroupSnapshot{}, false
+}
