@@ -1,0 +1,266 @@
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// PendingGrace is how long an operation that has not ended is taken to be running. Helm without waiting needs seconds; one
+	// older than this was cut off when its process died.
+	PendingGrace = 30 * time.Second
+	// historyKept is how many revisions Helm keeps, each a Secret of some 10 KiB.
+	historyKept = 5
+	// requestTimeout bounds every call, because Helm's storage calls take no context.
+	requestTimeout = 20 * time.Second
+)
+
+func init() {
+	// Helm keeps this for the whole process; without it, changes carry the binary's name, "manager".
+	kube.ManagedFieldsManager = fieldManager
+}
+
+// Client works on the Helm releases and the CRDs of one cluster. It keeps no state of them.
+type Client struct {
+	now           func() time.Time
+	configuration func(namespace string) (*action.Configuration, error)
+	crds          apiextensions.CustomResourceDefinitionInterface
+}
+
+// New makes a client. It does not call the cluster.
+func New(config *rest.Config, now func() time.Time) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = requestTimeout
+	clients, err := newGetter(config)
+	if err != nil {
+		return nil, fmt.Errorf("helm: discovery client: %w", err)
+	}
+	extensions, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("helm: apiextensions client: %w", err)
+	}
+	configuration := func(namespace string) (*action.Configuration, error) {
+		cfg := new(action.Configuration)
+		return cfg, cfg.Init(clients.in(namespace), namespace, "secret", func(string, ...any) {})
+	}
+	return &Client{now: now, configuration: configuration, crds: extensions.CustomResourceDefinitions()}, nil
+}
+
+// Observe says in what state a release is; it writes nothing. It costs one call, and one more for each object while the release
+// is not installed, to find objects of another owner before Apply runs into them. Errors: *ValuesError, or the cluster's.
+func (c *Client) Observe(ctx context.Context, r Release) (State, error) {
+	p, cfg, state, err := c.observe(ctx, r)
+	if err != nil || state.Status != NotInstalled {
+		return state, err
+	}
+	found, err := survey(ctx, cfg, p)
+	if err != nil {
+		return State{}, err
+	}
+	if found.foreign != nil {
+		state.Status, state.Owner, state.Object = Foreign, found.foreign.Owner, found.foreign.Object
+	}
+	return state, nil
+}
+
+// Apply brings a release to what was asked and returns its state. It writes nothing if the release is Current and none of its
+// objects is missing. It takes over an operation that died, and mends one that failed, without deleting what runs; it does not
+// wait until anything is ready. Once begun, Helm's own work ends within its request timeouts even if ctx is cancelled.
+// Errors: *ValuesError (terminal), *ForeignError (a person decides), *PendingError (not yet), or the cluster's (try again).
+func (c *Client) Apply(ctx context.Context, r Release) (State, error) {
+	p, cfg, state, err := c.observe(ctx, r)
+	if err != nil {
+		return state, err
+	}
+	if err := c.mayApply(r, state); err != nil {
+		return state, err
+	}
+	found, err := survey(ctx, cfg, p)
+	if err != nil {
+		return state, err
+	}
+	if found.foreign != nil {
+		return state, found.foreign
+	}
+	if state.Current && len(found.missing) == 0 {
+		return state, nil
+	}
+	if err := write(ctx, cfg, p, state); err != nil {
+		return state, explain(r, err)
+	}
+	return current(cfg, p)
+}
+
+func (c *Client) mayApply(r Release, state State) error {
+	switch state.Status {
+	case Foreign:
+		return &ForeignError{Object: "Helm release " + r.String(), Owner: state.Owner}
+	case Pending:
+		if c.now().Sub(state.Since) < PendingGrace {
+			return &PendingError{Release: r.String(), Since: state.Since, Grace: PendingGrace}
+		}
+	}
+	return nil
+}
+
+// Uninstall removes a release and its objects, not its CRDs; it does nothing if there is none.
+// Errors: *ForeignError, *PendingError, or the cluster's.
+func (c *Client) Uninstall(ctx context.Context, r Release) error {
+	_, cfg, state, err := c.observe(ctx, r)
+	if err != nil || state.Status == NotInstalled {
+		return err
+	}
+	if err := c.mayApply(r, state); err != nil {
+		return err
+	}
+	uninstall := action.NewUninstall(cfg)
+	uninstall.DisableHooks = true
+	uninstall.IgnoreNotFound = true
+	if _, err := uninstall.Run(r.Name); err != nil {
+		return fmt.Errorf("release %s: uninstalling: %w", r, err)
+	}
+	return nil
+}
+
+func (c *Client) observe(ctx context.Context, r Release) (*plan, *action.Configuration, State, error) {
+	if err := ctx.Err(); err != nil { // Helm's storage would not look
+		return nil, nil, State{}, err
+	}
+	p, err := prepare(r)
+	if err != nil {
+		return nil, nil, State{}, err
+	}
+	cfg, err := c.configuration(r.Namespace)
+	if err != nil {
+		return nil, nil, State{}, fmt.Errorf("release %s: Helm's configuration: %w", r, err)
+	}
+	state, err := current(cfg, p)
+	return p, cfg, state, err
+}
+
+func current(cfg *action.Configuration, p *plan) (State, error) {
+	history, err := cfg.Releases.History(p.Name)
+	if err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+		return State{}, fmt.Errorf("release %s: reading its history: %w", p, err)
+	}
+	return classify(history, p), nil
+}
+
+// write makes the one change that the state asks for.
+func write(ctx context.Context, cfg *action.Configuration, p *plan, state State) error {
+	switch state.Status {
+	case NotInstalled:
+		return install(ctx, cfg, p)
+	case Pending:
+		if err := abandon(cfg, p); err != nil {
+			return err
+		}
+	}
+	return upgrade(ctx, cfg, p)
+}
+
+func install(ctx context.Context, cfg *action.Configuration, p *plan) error {
+	install := action.NewInstall(cfg)
+	install.ReleaseName, install.Namespace = p.Name, p.Namespace
+	install.Replace = true // an uninstalled release of that name may have left its history
+	install.DisableHooks = true
+	install.DisableOpenAPIValidation = true // the API server checks anyway, and the document takes megabytes to read
+	_, err := install.RunWithContext(ctx, p.chart, p.values)
+	return err
+}
+
+func upgrade(ctx context.Context, cfg *action.Configuration, p *plan) error {
+	upgrade := action.NewUpgrade(cfg)
+	upgrade.Namespace = p.Namespace
+	upgrade.ResetValues = true // only what is asked for now counts
+	upgrade.DisableHooks = true
+	upgrade.DisableOpenAPIValidation = true
+	upgrade.MaxHistory = historyKept
+	_, err := upgrade.RunWithContext(ctx, p.Name, p.chart, p.values)
+	return err
+}
+
+// abandon marks an operation that died as failed, which is all that keeps Helm from upgrading over it. Objects it has already
+// made stay and are mended by the upgrade.
+func abandon(cfg *action.Configuration, p *plan) error {
+	last, err := cfg.Releases.Last(p.Name)
+	if err != nil {
+		return fmt.Errorf("reading the last revision: %w", err)
+	}
+	status := release.StatusUnknown
+	if last.Info != nil {
+		status = last.Info.Status
+	} else {
+		last.Info = &release.Info{}
+	}
+	last.SetStatus(release.StatusFailed, fmt.Sprintf("castoff found it %s with nobody working on it", status))
+	if err := cfg.Releases.Update(last); err != nil {
+		return fmt.Errorf("marking revision %d failed: %w", last.Version, err)
+	}
+	return nil
+}
+
+// explain turns the API server's refusal of a rendered object into a *ValuesError; any other error is kept.
+func explain(r Release, err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || (!apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err)) {
+		return fmt.Errorf("release %s: %w", r, err)
+	}
+	problem := Problem{Reason: err.Error()}
+	if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
+		problem = Problem{Value: details.Kind + " " + details.Name + ": " + details.Causes[0].Field, Reason: details.Causes[0].Message}
+	}
+	return &ValuesError{Release: r.String(), Problems: []Problem{problem}, Err: err}
+}
+
+// objects is what the cluster holds of a release's objects.
+type objects struct {
+	missing []string
+	foreign *ForeignError
+}
+
+// survey gets every object of a release. Helm would find objects of another owner too, but only says so in a sentence, and on an
+// upgrade it would take them.
+func survey(ctx context.Context, cfg *action.Configuration, p *plan) (objects, error) {
+	resources, err := cfg.KubeClient.Build(strings.NewReader(p.manifest), false)
+	if err != nil {
+		return objects{}, fmt.Errorf("release %s: reading its manifest: %w", p, err)
+	}
+	var found objects
+	for _, info := range resources {
+		if err := ctx.Err(); err != nil {
+			return objects{}, err
+		}
+		name := strings.TrimPrefix(info.Namespace+"/"+info.Name, "/")
+		object := info.Mapping.GroupVersionKind.Kind + " " + name
+		live, err := resource.NewHelper(info.Client, info.Mapping).Get(info.Namespace, info.Name)
+		switch {
+		case apierrors.IsNotFound(err):
+			found.missing = append(found.missing, object)
+			continue
+		case err != nil:
+			return objects{}, fmt.Errorf("release %s: reading %s: %w", p, object, err)
+		}
+		accessor, err := meta.Accessor(live)
+		if err != nil {
+			return objects{}, fmt.Errorf("release %s: reading %s: %w", p, object, err)
+		}
+		if found.foreign == nil && !ownedBy(accessor, p.Release) {
+			found.foreign = &ForeignError{Object: object, Owner: owner(accessor)}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,91 @@
+package helm
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/castoff-sh/castoff/charts"
+)
+
+const (
+	// EngineRelease is the name of the engine's release: upstream's, so that upstream's chart can take it over.
+	EngineRelease = "karpenter"
+	// EngineNamespace is where the engine runs unless charts/castoff was told otherwise; castoff has rights in that one only.
+	EngineNamespace = "kube-system"
+)
+
+// Engine is what castoff decides about the built-in engine; the chart's defaults are the rest.
+type Engine struct {
+	// Namespace defaults to EngineNamespace.
+	Namespace string
+	// Image is a full reference, name:tag or name:tag@digest.
+	Image       string
+	ClusterName string
+	// ClusterEndpoint is optional; without it the engine asks eks:DescribeCluster.
+	ClusterEndpoint string
+	// InterruptionQueue is the queue's name, not its URL; empty turns interruption handling off.
+	InterruptionQueue string
+	// Region is optional where the pods can reach the instance metadata service.
+	Region string
+	// RoleARN is set for IRSA only; EKS Pod Identity needs none.
+	RoleARN string
+	// NodeSelector keeps the engine in the home group.
+	NodeSelector map[string]string
+	// Values override all of the above, by the chart's names: what the user wrote in the Migration.
+	Values map[string]any
+}
+
+// Release is the engine as a Helm release of the embedded chart.
+func (e Engine) Release() Release {
+	settings := map[string]any{"clusterName": e.ClusterName}
+	setUnlessEmpty(settings, "clusterEndpoint", e.ClusterEndpoint)
+	setUnlessEmpty(settings, "interruptionQueue", e.InterruptionQueue)
+	controller := map[string]any{"image": imageValues(e.Image)}
+	if e.Region != "" {
+		controller["env"] = []any{map[string]any{"name": "AWS_REGION", "value": e.Region}}
+	}
+	values := map[string]any{"settings": settings, "controller": controller}
+	if e.RoleARN != "" {
+		values["serviceAccount"] = map[string]any{"annotations": map[string]any{"eks.amazonaws.com/role-arn": e.RoleARN}}
+	}
+	if len(e.NodeSelector) > 0 {
+		values["nodeSelector"] = e.NodeSelector
+	}
+	namespace := e.Namespace
+	if namespace == "" {
+		namespace = EngineNamespace
+	}
+	return Release{Name: EngineRelease, Namespace: namespace, Chart: charts.Provisioner(), Values: merge(values, e.Values)}
+}
+
+func setUnlessEmpty(values map[string]any, key, value string) {
+	if value != "" {
+		values[key] = value
+	}
+}
+
+// imageValues splits an image reference as the chart wants it. A port in the registry's name is no tag.
+func imageValues(reference string) map[string]any {
+	name, digest, _ := strings.Cut(reference, "@")
+	values := map[string]any{}
+	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
+		name, values["tag"] = name[:i], name[i+1:]
+	}
+	setUnlessEmpty(values, "repository", name)
+	setUnlessEmpty(values, "digest", digest)
+	return values
+}
+
+// merge lays over on base, table by table; base is not changed.
+func merge(base, over map[string]any) map[string]any {
+	result := maps.Clone(base)
+	for key, value := range over {
+		below, isTable := result[key].(map[string]any)
+		above, overTable := value.(map[string]any)
+		if isTable && overTable {
+			value = merge(below, above)
+		}
+		result[key] = value
+	}
+	return result
+}

@@ -1,0 +1,141 @@
+package helm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/release"
+)
+
+// Release is what should be installed.
+type Release struct {
+	Name      string
+	Namespace string
+	// Chart is rooted at the chart's Chart.yaml.
+	Chart fs.FS
+	// Values override the chart's own; anything that marshals to JSON.
+	Values map[string]any
+}
+
+func (r Release) String() string { return r.Namespace + "/" + r.Name }
+
+// Status is what observation makes of a release; nothing is remembered between observations.
+type Status string
+
+const (
+	// NotInstalled means that no release has the name, or only an uninstalled one.
+	NotInstalled Status = "NotInstalled"
+	// Deployed means that Helm wrote every object of the release; it does not mean that they are ready.
+	Deployed Status = "Deployed"
+	// Pending means that an install, upgrade, rollback or uninstall was begun and not ended: it runs, or its process died.
+	Pending Status = "Pending"
+	// Failed means that the last attempt ended with an error; Apply tries again.
+	Failed Status = "Failed"
+	// Foreign means that the name, or an object of the release, belongs to somebody else; it is not touched.
+	Foreign Status = "Foreign"
+)
+
+// State of a release, by observation.
+type State struct {
+	Status Status
+	// Revision is Helm's, from 1; 0 if there has never been a release.
+	Revision int
+	// ChartVersion and Digest are of the revision, the digest over templates, default values and given values.
+	ChartVersion string
+	Digest       string
+	// Current says that a Deployed release was made from exactly the chart and values asked for.
+	Current bool
+	// Since is when Helm began the revision's operation, in UTC; zero if it is not known.
+	Since time.Time
+	// Reason is Helm's own account of the status, for people.
+	Reason string
+	// Owner names who a Foreign release or object belongs to.
+	Owner string
+	// Object is the Foreign object; empty if the release itself is.
+	Object string
+}
+
+// chartIdentity is an annotation in Chart.yaml that tells castoff's charts from others of the same name. The engine's has to be
+// called "karpenter", as upstream's is.
+const chartIdentity = "castoff.sh/chart"
+
+// classify makes a State of a release's history. Helm's records come from a Secret that anybody may have edited, hence the care
+// for missing parts.
+func classify(history []*release.Release, want *plan) State {
+	last := latest(history)
+	if last == nil || last.Info == nil {
+		return State{Status: NotInstalled}
+	}
+	state := State{
+		Revision:     last.Version,
+		ChartVersion: metadata(last.Chart).Version,
+		Digest:       digest(last.Chart, last.Config),
+		Since:        last.Info.LastDeployed.Time.UTC(),
+		Reason:       last.Info.Description,
+	}
+	switch status := last.Info.Status; {
+	case status == release.StatusUninstalled:
+		state.Status = NotInstalled
+	case !sameChart(last.Chart, want.chart):
+		state.Status = Foreign
+		state.Owner = fmt.Sprintf("Helm release %s/%s of chart %s %s", last.Namespace, last.Name,
+			metadata(last.Chart).Name, state.ChartVersion)
+	case status.IsPending(), status == release.StatusUninstalling:
+		state.Status = Pending
+	case status == release.StatusDeployed:
+		state.Status = Deployed
+		state.Current = state.Digest == want.digest
+	default:
+		state.Status = Failed
+	}
+	return state
+}
+
+func latest(history []*release.Release) *release.Release {
+	var last *release.Release
+	for _, rel := range history {
+		if rel != nil && (last == nil || rel.Version > last.Version) {
+			last = rel
+		}
+	}
+	return last
+}
+
+func sameChart(a, b *chart.Chart) bool {
+	ma, mb := metadata(a), metadata(b)
+	return ma.Name == mb.Name && ma.Annotations[chartIdentity] == mb.Annotations[chartIdentity]
+}
+
+func metadata(c *chart.Chart) chart.Metadata {
+	if c == nil || c.Metadata == nil {
+		return chart.Metadata{}
+	}
+	return *c.Metadata
+}
+
+// digest covers all that decides what a release writes, so that a chart changed without a new version is noticed too. It is
+// computed alike from a chart on disk and from one that Helm kept, which has lost its files but not these parts.
+func digest(c *chart.Chart, values map[string]any) string {
+	if c == nil {
+		return ""
+	}
+	if values == nil {
+		values = map[string]any{}
+	}
+	content, err := json.Marshal(struct {
+		Version   string
+		Templates []*chart.File
+		Defaults  map[string]any
+		Values    map[string]any
+	}{metadata(c).Version, c.Templates, c.Values, values})
+	if err != nil { // both kinds of values came from JSON or YAML
+		return ""
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
