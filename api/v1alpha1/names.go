@@ -39,3 +39,10 @@ const (
 	// TagManagedByValue is the value of TagManagedBy.
 	TagManagedByValue = "castoff"
 )
+
+// AnnotationTargetHash on a NodePool or EC2NodeClass is the hash of what castoff last wrote there. A user's later edit is
+// left alone; only a new target is written.
+const AnnotationTargetHash = "castoff.sh/target-hash"
+
+// LeaseIdentity is the holder castoff writes into Cluster Autoscaler's leader-election Lease.
+const LeaseIdentity = "castoff"

@@ -17,7 +17,7 @@ type Snapshot struct {
 	Taken       time.Time      `json:"taken"`
 	Migration   string         `json:"migration"` // UID
 	Home        string         `json:"home"`
-	Pools       []SnapshotPool `json:"pools"`
+	Pools       []Pool `json:"pools"`
 	Autoscalers []Autoscaler   `json:"autoscalers,omitempty"`
 	// PendingPods is how many pods no node had room for before castoff did anything.
 	PendingPods int `json:"pendingPods"`
@@ -26,8 +26,8 @@ type Snapshot struct {
 	Digests map[string]string `json:"digests"`
 }
 
-// SnapshotPool is a pool as it was when the snapshot was taken.
-type SnapshotPool struct {
+// Pool is one or more node groups that become one NodePool.
+type Pool struct {
 	Name       string   `json:"name"`
 	NodeGroups []string `json:"nodeGroups"`
 }
