@@ -10,13 +10,19 @@ import (
 
 // services are the simulated AWS services; each reaches the others through the Server.
 type services struct {
-	ec2 *ec2Service
+	ec2         *ec2Service
+	autoscaling *autoscalingService
+	cloudwatch  *cloudwatchService
+	quotas      *quotasService
 }
 
 // setUp builds the services over an empty world. Every constructor registers its operations; a service may use those
 // made before it in its constructor, and all of them in its handlers.
 func (s *Server) setUp() {
 	s.ec2 = newEC2(s)
+	s.cloudwatch = newCloudWatch(s)
+	s.autoscaling = newAutoscaling(s)
+	s.quotas = newServiceQuotas(s)
 }
 
 // extensions are what one service lets another contribute. A service sets them in its constructor; all may be nil.
@@ -30,6 +36,8 @@ type extensions struct {
 	groups func() []simapi.Group
 	// unhealthy tells Auto Scaling that an instance failed its health check.
 	unhealthy func(instanceID string)
+	// atRisk tells Auto Scaling that EC2 recommends to rebalance an instance away or warned of its spot interruption.
+	atRisk func(instanceID string)
 	// podIdentity finds the role that EKS Pod Identity gives a ServiceAccount; false without an association.
 	podIdentity func(namespace, serviceAccount string) (roleARN string, ok bool)
 	// vCPULimit is the account's quota of vCPUs for running instances of the type; false where there is none.

@@ -34,6 +34,8 @@ type Settings struct {
 	BootDelay time.Duration `json:"bootDelay"`
 	// ShutdownDelay is how long an instance is shutting-down before it is terminated.
 	ShutdownDelay time.Duration `json:"shutdownDelay"`
+	// ScalingDelay is how long an Auto Scaling group or an EKS node group takes to act on a change.
+	ScalingDelay time.Duration `json:"scalingDelay"`
 }
 
 // Instance is one EC2 instance and what the node bridge needs to know of it.

@@ -1,0 +1,131 @@
+package awssim
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// launcherIdentity is the identity of launches that groups make; capacity faults can match it.
+const launcherIdentity = "autoscaling"
+
+// launch starts an instance of the group in EC2.
+func (a *autoscalingService) launch(g *scalingGroup, p placement) (*member, error) {
+	used, data, err := a.resolve(p.template)
+	if err != nil {
+		return nil, err
+	}
+	market := data.InstanceMarketOptions
+	spot := p.spot || market != nil && market.MarketType == ec2types.MarketTypeSpot
+	spec := launchSpec{Template: data, InstanceType: p.instanceType, ImageID: p.imageID, Zone: p.zone, SubnetID: a.subnetIn(g, p.zone), Spot: spot,
+		Identity: launcherIdentity, By: launcherIdentity + " autoscaling.Launch"}
+	tags := g.propagated()
+	tags["aws:ec2launchtemplate:id"], tags["aws:ec2launchtemplate:version"] = aws.ToString(used.LaunchTemplateId), aws.ToString(used.Version)
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		spec.Tags = append(spec.Tags, ec2types.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
+	}
+	i, err := a.s.ec2.launch(spec)
+	if err != nil {
+		return nil, err
+	}
+	return &member{
+		id: i.id(), instanceType: string(i.InstanceType), zone: i.zone(), imageID: aws.ToString(i.ImageId), weight: p.weight, weighted: g.weighted(),
+		spot: spot, state: types.LifecycleStatePending, template: used, launched: a.now(),
+	}, nil
+}
+
+// subnetIn is the group's subnet in a zone, empty when it has only zones.
+func (a *autoscalingService) subnetIn(g *scalingGroup, zone string) string {
+	for _, id := range g.subnets() {
+		if z, ok := a.zoneOf(id); ok && z == zone {
+			return id
+		}
+	}
+	return ""
+}
+
+func (a *autoscalingService) zoneOf(subnet string) (string, bool) {
+	sn, ok := a.s.ec2.subnets.get(subnet)
+	return aws.ToString(sn.AvailabilityZone), ok
+}
+
+// weighted says whether the group's overrides carry weights.
+func (g *scalingGroup) weighted() bool {
+	mixed := g.spec.MixedInstancesPolicy
+	return mixed != nil && mixed.LaunchTemplate != nil && slices.ContainsFunc(mixed.LaunchTemplate.Overrides, func(o types.LaunchTemplateOverrides) bool {
+		return o.WeightedCapacity != nil
+	})
+}
+
+// resolve finds a launch template's data, and says which template and numbered version that is.
+func (a *autoscalingService) resolve(spec *types.LaunchTemplateSpecification) (*types.LaunchTemplateSpecification, ec2types.ResponseLaunchTemplateData, error) {
+	var none ec2types.ResponseLaunchTemplateData
+	if spec == nil {
+		return nil, none, validation("The group has no launch template.")
+	}
+	t, err := a.s.ec2.findTemplate(aws.ToString(spec.LaunchTemplateId), aws.ToString(spec.LaunchTemplateName))
+	if err != nil {
+		return nil, none, err
+	}
+	v, err := t.version(aws.ToString(spec.Version))
+	if err != nil {
+		return nil, none, err
+	}
+	used := &types.LaunchTemplateSpecification{LaunchTemplateId: t.LaunchTemplateId, LaunchTemplateName: t.LaunchTemplateName,
+		Version: aws.String(strconv.FormatInt(aws.ToInt64(v.VersionNumber), 10))}
+	return used, *v.LaunchTemplateData, nil
+}
+
+// complementTemplate checks that a launch template exists and fills in its id and name; the version stays as given.
+func (a *autoscalingService) complementTemplate(spec *types.LaunchTemplateSpecification) error {
+	used, _, err := a.resolve(spec)
+	if err != nil {
+		return validation("You must use a valid fully-formed launch template. %s", asAPIError(err).Message)
+	}
+	spec.LaunchTemplateId, spec.LaunchTemplateName = used.LaunchTemplateId, used.LaunchTemplateName
+	return nil
+}
+
+// catalog prices instance types by the list; spot costs the same part of it everywhere.
+func (a *autoscalingService) catalog() catalog {
+	return catalog{
+		price: func(name, _ string, _ bool) float64 {
+			t, _ := findInstanceType(name)
+			return t.USDPerHour
+		},
+		matching: matchingTypes,
+	}
+}
+
+// matchingTypes lists the types that satisfy the requirements that groups commonly give: vCPUs, memory and name patterns.
+func matchingTypes(r *types.InstanceRequirements) (names []string) {
+	all, _ := instanceTypes() // a test reads the embedded file: it parses
+	for _, t := range all {
+		name := string(t.Info.InstanceType)
+		if withinVCPUs(r.VCpuCount, t.vCPUs()) && withinMemory(r.MemoryMiB, t.memoryMiB()) && (len(r.AllowedInstanceTypes) == 0 || likeAny(r.AllowedInstanceTypes, name)) && !likeAny(r.ExcludedInstanceTypes, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func withinVCPUs(r *types.VCpuCountRequest, n int32) bool {
+	return r == nil || n >= or(r.Min, 0) && n <= or(r.Max, n)
+}
+
+func withinMemory(r *types.MemoryMiBRequest, mib int64) bool {
+	return r == nil || mib >= int64(or(r.Min, 0)) && (r.Max == nil || mib <= int64(*r.Max))
+}
+
+// likeAny says whether a name matches one of the patterns, in which * stands for anything.
+func likeAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, err := path.Match(p, name)
+		return ok && err == nil
+	})
+}
