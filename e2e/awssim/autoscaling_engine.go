@@ -69,7 +69,7 @@ func (a *autoscalingService) scaleOut(g *scalingGroup) {
 	}
 	for have := g.capacity(); have < g.sizes.desired; have = g.capacity() {
 		cause := fmt.Sprintf("an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d", have, have+1)
-		if _, err := a.launchNext(g, g.placements(a.catalog()), cause); err != nil {
+		if _, err := a.launchNext(g, g.placements(a.menu()), cause); err != nil {
 			a.backOff(g)
 			return
 		}
@@ -142,7 +142,7 @@ func (a *autoscalingService) replaceAtRisk(g *scalingGroup) {
 		if replacing--; replacing >= 0 || g.capacity() > g.sizes.desired {
 			continue
 		}
-		if a.launchExtra(g, g.placements(a.catalog()), "an instance was launched in response to an EC2 instance rebalance recommendation") != nil {
+		if a.launchExtra(g, g.placements(a.menu()), "an instance was launched in response to an EC2 instance rebalance recommendation") != nil {
 			return
 		}
 	}
@@ -197,7 +197,7 @@ func (a *autoscalingService) rebalance(g *scalingGroup) {
 		return
 	}
 	var ways []placement
-	for _, p := range g.placements(a.catalog()) {
+	for _, p := range g.placements(a.menu()) {
 		if p.zone == into {
 			ways = append(ways, p)
 		}

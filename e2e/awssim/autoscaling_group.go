@@ -30,14 +30,14 @@ var processes = []string{
 // scalingGroup is the truth about one Auto Scaling group. What Describe calls show is a copy of it that lags.
 type scalingGroup struct {
 	// spec is what the user gave, defaults filled in. Sizes, instances, suspensions, tags and warm pool are kept beside it.
-	spec      types.AutoScalingGroup
-	sizes     sizes
-	members   []*member
-	suspended map[string]string // process: reason
-	tags      map[string]types.TagDescription
-	hooks     []types.LifecycleHook
-	warmPool  *types.WarmPoolConfiguration
-	deleting  bool
+	spec       types.AutoScalingGroup
+	sizes      sizes
+	members    []*member
+	suspended  map[string]string // process: reason
+	tags       map[string]types.TagDescription
+	hooks      []types.LifecycleHook
+	warmPool   *types.WarmPoolConfiguration
+	deleting   bool
 	activities []*types.Activity // newest first
 	refreshes  []*refresh        // newest first
 	policies   map[string]*scalingPolicy

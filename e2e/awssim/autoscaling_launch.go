@@ -91,9 +91,9 @@ func (a *autoscalingService) complementTemplate(spec *types.LaunchTemplateSpecif
 	return nil
 }
 
-// catalog prices instance types by the list; spot costs the same part of it everywhere.
-func (a *autoscalingService) catalog() catalog {
-	return catalog{
+// menu prices instance types by the list; spot costs the same part of it everywhere.
+func (a *autoscalingService) menu() launchMenu {
+	return launchMenu{
 		price: func(name, _ string, _ bool) float64 {
 			t, _ := findInstanceType(name)
 			return t.USDPerHour

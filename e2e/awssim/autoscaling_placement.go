@@ -20,8 +20,8 @@ type placement struct {
 	template     *types.LaunchTemplateSpecification
 }
 
-// catalog answers what the planning of launches must know about instance types.
-type catalog struct {
+// launchMenu answers what the planning of launches must know about instance types.
+type launchMenu struct {
 	// price is per hour in USD; an unknown type is free.
 	price func(instanceType, zone string, spot bool) float64
 	// matching lists the types that satisfy requirements.
@@ -30,7 +30,7 @@ type catalog struct {
 
 // placements lists the ways to launch the group's next instance, best first: zones with the fewest instances first, and
 // in each the types in the order of the allocation strategy. What has no capacity falls through to the next, as in EC2.
-func (g *scalingGroup) placements(c catalog) []placement {
+func (g *scalingGroup) placements(c launchMenu) []placement {
 	spot := g.nextIsSpot()
 	options := g.options(c)
 	var all []placement
@@ -50,7 +50,7 @@ func (g *scalingGroup) placements(c catalog) []placement {
 }
 
 // options are the launch template with each override of the mixed instances policy, or the launch template alone.
-func (g *scalingGroup) options(c catalog) []placement {
+func (g *scalingGroup) options(c launchMenu) []placement {
 	mixed := g.spec.MixedInstancesPolicy
 	if mixed == nil || mixed.LaunchTemplate == nil {
 		return []placement{{weight: 1, template: g.spec.LaunchTemplate}}

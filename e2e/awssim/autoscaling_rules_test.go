@@ -57,7 +57,7 @@ func twoMarkets(base, percent int32, spotStrategy string) *scalingGroup {
 	}}
 }
 
-var testCatalog = catalog{
+var testMenu = launchMenu{
 	price: func(instanceType, _ string, _ bool) float64 {
 		return map[string]float64{"dear": 9, "cheap": 1, "big": 6}[instanceType]
 	},
@@ -100,7 +100,7 @@ func TestPlacements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.group.members = tc.members
 			var got []brief
-			for _, p := range tc.group.placements(testCatalog) {
+			for _, p := range tc.group.placements(testMenu) {
 				got = append(got, brief{p.zone, p.instanceType, p.imageID, p.spot, p.weight})
 			}
 			if len(got) > len(tc.want) {

@@ -215,10 +215,12 @@ func TestCreateAutoScalingGroupRefuses(t *testing.T) {
 		change func(*autoscaling.CreateAutoScalingGroupInput)
 		want   string
 	}{
-		"Twice":       {"names are unique", func(in *autoscaling.CreateAutoScalingGroupInput) { in.AutoScalingGroupName = aws.String("g") }, "AlreadyExists"},
-		"Desired":     {"desired lies within the bounds", func(in *autoscaling.CreateAutoScalingGroupInput) { in.DesiredCapacity = aws.Int32(3) }, "ValidationError"},
-		"NoTemplate":  {"something must be launched", func(in *autoscaling.CreateAutoScalingGroupInput) { in.LaunchTemplate = nil }, "ValidationError"},
-		"NotThere":    {"the template exists", func(in *autoscaling.CreateAutoScalingGroupInput) { in.LaunchTemplate.LaunchTemplateId = aws.String("lt-2") }, "ValidationError"},
+		"Twice":      {"names are unique", func(in *autoscaling.CreateAutoScalingGroupInput) { in.AutoScalingGroupName = aws.String("g") }, "AlreadyExists"},
+		"Desired":    {"desired lies within the bounds", func(in *autoscaling.CreateAutoScalingGroupInput) { in.DesiredCapacity = aws.Int32(3) }, "ValidationError"},
+		"NoTemplate": {"something must be launched", func(in *autoscaling.CreateAutoScalingGroupInput) { in.LaunchTemplate = nil }, "ValidationError"},
+		"NotThere": {"the template exists", func(in *autoscaling.CreateAutoScalingGroupInput) {
+			in.LaunchTemplate.LaunchTemplateId = aws.String("lt-2")
+		}, "ValidationError"},
 		"NoVersion":   {"and the version", func(in *autoscaling.CreateAutoScalingGroupInput) { in.LaunchTemplate.Version = aws.String("9") }, "ValidationError"},
 		"NoZone":      {"somewhere", func(in *autoscaling.CreateAutoScalingGroupInput) { in.VPCZoneIdentifier = nil }, "ValidationError"},
 		"WrongSubnet": {"that exists", func(in *autoscaling.CreateAutoScalingGroupInput) { in.VPCZoneIdentifier = aws.String("subnet-z") }, "ValidationError"},
@@ -338,7 +340,9 @@ func TestDescribeAutoScalingGroupsPagesAndFilters(t *testing.T) {
 	if diff := cmp.Diff([]string{"one", "two", "three"}, seen); diff != "" {
 		t.Errorf("paged: -want +got\n%s", diff)
 	}
-	filter := func(name string, values ...string) types.Filter { return types.Filter{Name: aws.String(name), Values: values} }
+	filter := func(name string, values ...string) types.Filter {
+		return types.Filter{Name: aws.String(name), Values: values}
+	}
 	cases := map[string]struct {
 		reason  string
 		names   []string
@@ -519,7 +523,9 @@ func TestSuspendedProcesses(t *testing.T) {
 
 func TestLaunchFailures(t *testing.T) {
 	s := newScaled(t)
-	do(s.Server, func() { s.faults.add(simapi.Fault{Code: "InsufficientInstanceCapacity", InstanceType: "m5.large", Zone: "us-east-1a"}) })
+	do(s.Server, func() {
+		s.faults.add(simapi.Fault{Code: "InsufficientInstanceCapacity", InstanceType: "m5.large", Zone: "us-east-1a"})
+	})
 	s.create(t, 0, 9, 3, nil)
 	for _, i := range s.describe(t).Instances {
 		if aws.ToString(i.AvailabilityZone) == "us-east-1a" {
