@@ -2,6 +2,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -136,14 +137,12 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s ended: %w; the end of %s:\n%s", p.options.Name, p.waitErr, p.options.LogFile, p.Tail(20))
 }
 
-// Stop sends SIGTERM, waits up to grace, then kills, and returns once the child is gone.
-func (p *Process) Stop(grace time.Duration) {
+// Stop sends SIGTERM, kills once ctx ends, and returns when the child is gone.
+func (p *Process) Stop(ctx context.Context) {
 	p.signal(syscall.SIGTERM)
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case <-p.done:
-	case <-timer.C:
+	case <-ctx.Done():
 		p.Kill()
 	}
 }

@@ -1,10 +1,12 @@
 package process_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -31,6 +33,10 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case "sleep":
 		fmt.Println("sleeping")
+		time.Sleep(time.Hour)
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println("ignoring SIGTERM")
 		time.Sleep(time.Hour)
 	case "environment":
 		fmt.Println(strings.Join(os.Environ(), "\n"))
@@ -104,19 +110,21 @@ func TestNothingIsInherited(t *testing.T) {
 
 func TestStopEndsAChildThatObeys(t *testing.T) {
 	p, _ := start(t, "sleep")
-	p.Stop(time.Minute)
+	p.Stop(t.Context())
 	if got, want := p.ExitCode(), 128+int(syscall.SIGTERM); got != want {
 		t.Errorf("exit code: got %d, want %d", got, want)
 	}
-	p.Stop(time.Minute) // a second time is harmless
+	p.Stop(t.Context()) // a second time is harmless
 }
 
 func TestStopKillsAChildThatDoesNotObeyInTime(t *testing.T) {
-	p, _ := start(t, "sleep")
-	p.Stop(0)
-	if got := p.ExitCode(); got != 128+int(syscall.SIGKILL) && got != 128+int(syscall.SIGTERM) {
-		t.Errorf("exit code: got %d", got)
-	}
+	g := NewWithT(t)
+	p, logFile := start(t, "stubborn")
+	g.Eventually(func() string { return process.Tail(logFile, 1) }, "10s", "20ms").Should(Equal("ignoring SIGTERM"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	p.Stop(ctx)
+	g.Expect(p.ExitCode()).To(Equal(128 + int(syscall.SIGKILL)))
 }
 
 func TestPeakRSSIsTheChildsOwn(t *testing.T) {
