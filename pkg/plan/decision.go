@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+)
+
+// Decision is what Next answers: one pass may act on one node and report another one blocked.
+type Decision struct {
+	Phase v1alpha1.Phase
+	// Actions in the order in which they have to be made.
+	Actions []Action
+	// Blockers are what is waited for, what needs a human, and what is worth knowing.
+	Blockers []v1alpha1.Blocker
+	Pools    []v1alpha1.PoolStatus
+	Waves    []v1alpha1.WaveStatus
+	// Operations is the ledger with the Actions' entries opened; it is written before the first of them is made.
+	Operations []v1alpha1.Operation
+	// Conditions are all of them, without times.
+	Conditions []metav1.Condition
+	// Until is when to look again even if no watch wakes the reconciler; zero: never.
+	Until time.Time
+	// ETA is a guess; zero when there is nothing to guess from.
+	ETA time.Time
+}
+
+// outcome is what one phase has to say.
+type outcome struct {
+	// done: nothing is left to do in this phase. Blockers may still be worth showing.
+	done     bool
+	actions  []Action
+	blockers []v1alpha1.Blocker
+	// until is when to look again; zero: now is soon enough when something changes.
+	until time.Time
+	// phase, when set, is shown instead of the phase's own name.
+	phase v1alpha1.Phase
+}
+
+func (o *outcome) act(a ...Action) { o.actions = append(o.actions, a...) }
+
+func (o *outcome) wait(reason, object, message string) {
+	o.blockers = append(o.blockers, v1alpha1.Blocker{Severity: v1alpha1.SeverityWait, Reason: reason, Object: object, Message: message})
+}
+
+func (o *outcome) block(reason, object, message string) {
+	o.blockers = append(o.blockers, v1alpha1.Blocker{Severity: v1alpha1.SeverityBlock, Reason: reason, Object: object, Message: message})
+}
+
+func (o *outcome) warn(reason, object, message string) {
+	o.blockers = append(o.blockers, v1alpha1.Blocker{Severity: v1alpha1.SeverityWarn, Reason: reason, Object: object, Message: message})
+}
+
+// idle says that the phase has nothing to do and nothing to wait for.
+func (o outcome) idle() bool {
+	if len(o.actions) > 0 {
+		return false
+	}
+	for _, b := range o.blockers {
+		if b.Severity != v1alpha1.SeverityWarn {
+			return false
+		}
+	}
+	return true
+}
+
+// soonest returns the earlier of two times, where zero means never.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}

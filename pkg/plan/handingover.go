@@ -1,0 +1,275 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+const (
+	// leaseRenewal is how often the held Lease is renewed; its record says 3600 s, so three renewals may fail.
+	leaseRenewal = 15 * time.Minute
+	// mostStops is how often a Cluster Autoscaler is scaled to 0: once at the hand-over, and once if it comes back. A third
+	// time would be a fight with whoever owns it.
+	mostStops = 2
+
+	// taintToBeDeleted and taintCandidate are what a Cluster Autoscaler that was stopped in the middle of a scale-down leaves.
+	taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+	taintCandidate   = "DeletionCandidateOfClusterAutoscaler"
+	// guardedSuffix marks the target of a NodePool whose pool still has legacy nodes.
+	guardedSuffix = "/guarded"
+)
+
+// quietProcesses would end or add instances that nobody drained or asked for. Terminate is never suspended: it is how
+// drained instances end. Launch stays until the pool is shifted.
+var quietProcesses = []string{"AZRebalance", "ReplaceUnhealthy", "ScheduledActions", "AlarmNotification", "InstanceRefresh"}
+
+// handingOverReached: a NodePool serves a pool, or Cluster Autoscaler's Lease is castoff's.
+func handingOverReached(l look) bool {
+	if l.Snapshot == nil {
+		return false
+	}
+	for _, p := range l.pools {
+		if _, ok := nodePool(l, p.Name); ok {
+			return true
+		}
+	}
+	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return a.LeaseHolder == v1alpha1.LeaseIdentity })
+}
+
+// handingOver moves the wave: groups are quiet, then Cluster Autoscaler lets go and is seen to have let go, and only then
+// NodePools serve. The fence comes last: a cordon while Cluster Autoscaler acts makes it scale the group up to its max.
+func handingOver(led *ledger, l look) outcome {
+	o := outcome{}
+	if !handingOverReached(l) {
+		if blocked(&o, l, "") {
+			o.until = l.now.Add(atRest)
+			return o
+		}
+		if awaits(&o, l, v1alpha1.ApproveHandOver, "Karpenter is installed and serves nothing yet; Cluster Autoscaler is in charge") {
+			return o
+		}
+	}
+	for _, p := range l.pools {
+		for _, g := range p.groups {
+			quietProcessesOf(&o, g)
+		}
+	}
+	if !o.idle() {
+		return o
+	}
+	if !release(&o, led, l) {
+		return o
+	}
+	serve(&o, l)
+	fence(&o, l)
+	o.done = o.idle()
+	return o
+}
+
+func quietProcessesOf(o *outcome, g inventory.NodeGroup) {
+	var missing []string
+	for _, p := range quietProcesses {
+		if !slices.Contains(g.SuspendedProcesses, p) {
+			missing = append(missing, p)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		o.act(SuspendProcesses{Group: g.AutoScalingGroup, Processes: missing})
+	case g.CapacityRebalance:
+		o.act(StopRebalance{Group: g.AutoScalingGroup})
+	case g.MaxInstanceLifetime != 0:
+		o.act(KeepInstances{Group: g.AutoScalingGroup})
+	}
+}
+
+// release makes every Cluster Autoscaler that scales a pool let go, and says whether all of them were seen to.
+func release(o *outcome, led *ledger, l look) bool {
+	released := true
+	for _, a := range l.Autoscalers {
+		if !manages(a, l) || a.Stopped() {
+			continue
+		}
+		released = releaseOne(o, led, a) && released
+	}
+	return released
+}
+
+func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
+	object := "deployment/" + a.Deployment.String()
+	standby := a.LeaderElect && a.LeaseHolder == v1alpha1.LeaseIdentity
+	stops := led.attempts(kindStopAutoscaler, a.Deployment.String())
+	switch {
+	case standby && a.Replicas > 0:
+		o.warn("AutoscalerStandby", object, "Cluster Autoscaler was started again"+by(a)+". castoff holds its leader-election Lease, so it stays idle. Scale it to 0 where it is defined.")
+		return true
+	case a.Replicas == 0:
+		o.wait("AutoscalerStopping", object, "Cluster Autoscaler is scaled to 0; "+strconv.Itoa(a.Pods)+" of its pods are still there.")
+	case stops < mostStops:
+		o.wait("AutoscalerRunning", object, "Cluster Autoscaler is being scaled to 0.")
+		o.act(StopAutoscaler{Autoscaler: a})
+	default:
+		o.block(v1alpha1.ReasonTwoScalers, object, "Cluster Autoscaler was scaled up again"+by(a)+
+			", and castoff does not fight over it. It evicts nothing until this Deployment is at 0 replicas: set that where it is defined.")
+	}
+	return false
+}
+
+func by(a inventory.Autoscaler) string {
+	if a.Owner == "" {
+		return ""
+	}
+	return " by " + a.Owner
+}
+
+// serve holds the Leases, clears what Cluster Autoscaler left, and lets Karpenter serve the pools.
+func serve(o *outcome, l look) {
+	held := holdLeases(l)
+	o.act(held.actions...)
+	for _, p := range l.pools {
+		for _, n := range p.nodes {
+			if n.HasTaint(taintToBeDeleted, "") || n.HasTaint(taintCandidate, "") {
+				o.act(StripLeftovers{Node: n.Name})
+			}
+		}
+	}
+	for _, p := range l.pools {
+		serveWith(o, l, p)
+	}
+}
+
+func serveWith(o *outcome, l look, p pool) {
+	if p.target == nil {
+		o.block("NotTranslated", "pool/"+p.Name, "The pool could not be translated to a NodePool and an EC2NodeClass.")
+		return
+	}
+	want := wantNodePool(p)
+	have, ok := nodePool(l, p.Name)
+	if !ok || !sameTarget(&have, want) {
+		o.act(EnsureNodePool{NodePool: want})
+		return
+	}
+	if root := have.StatusConditions().Root(); !root.IsTrue() {
+		o.wait("NodePoolNotReady", "nodepool/"+have.Name, whyNot(root.Reason, root.Message))
+	}
+}
+
+// wantNodePool is the pool's NodePool. While legacy nodes are left it may neither consolidate nor replace for drift:
+// Karpenter would move pods back onto the old nodes, or away from the new ones twice.
+func wantNodePool(p pool) *karpv1.NodePool {
+	np := p.target.NodePool.DeepCopy()
+	if p.gone() {
+		return np
+	}
+	np.Spec.Disruption.Budgets = []karpv1.Budget{
+		{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonUnderutilized, karpv1.DisruptionReasonDrifted}},
+		{Nodes: "10%"},
+	}
+	if np.Annotations == nil {
+		np.Annotations = map[string]string{}
+	}
+	np.Annotations[v1alpha1.AnnotationTargetHash] += guardedSuffix
+	return np
+}
+
+func nodePool(l look, pool string) (karpv1.NodePool, bool) {
+	i := slices.IndexFunc(l.Engine.NodePools, func(n karpv1.NodePool) bool {
+		return n.Labels[v1alpha1.LabelPool] == pool && n.Labels[v1alpha1.LabelCanary] == ""
+	})
+	if i < 0 {
+		return karpv1.NodePool{}, false
+	}
+	return l.Engine.NodePools[i], true
+}
+
+// fence keeps new pods off the legacy nodes; one that joined late is fenced too. Nothing is fenced before its NodePool is
+// there to serve what no longer fits.
+func fence(o *outcome, l look) {
+	for _, p := range l.pools {
+		if _, served := nodePool(l, p.Name); !served {
+			continue
+		}
+		for _, n := range p.nodes {
+			if !fenced(n, p.Name) {
+				o.act(FenceNode{Node: n.Name, Pool: p.Name})
+			}
+		}
+	}
+}
+
+func fenced(n inventory.Node, pool string) bool {
+	return n.Unschedulable && n.Labels[v1alpha1.LabelPool] == pool && n.Labels[v1alpha1.LabelScaler] == v1alpha1.ScalerKarpenter &&
+		(n.HasTaint(v1alpha1.TaintLegacy, corev1.TaintEffectPreferNoSchedule) || n.HasTaint(v1alpha1.TaintLegacy, corev1.TaintEffectNoSchedule))
+}
+
+// holdLeases keeps the Lease of every Cluster Autoscaler that was stopped. It is the second proof, never the first: a
+// running leader acts for ten seconds after it lost the Lease, so it is taken only when no pod is left.
+func holdLeases(l look) outcome {
+	o := outcome{}
+	for _, a := range l.Autoscalers {
+		ours := a.LeaseHolder == v1alpha1.LeaseIdentity
+		switch {
+		case !a.LeaderElect || !manages(a, l):
+		case !ours && a.Stopped(), ours && l.now.Sub(a.LeaseRenewed) >= leaseRenewal:
+			o.act(HoldLease{Lease: a.Lease})
+		}
+	}
+	return o
+}
+
+// waveName of the one wave.
+const waveName = "wave-1"
+
+// waveStatuses records the change of hands.
+func waveStatuses(l look) []v1alpha1.WaveStatus {
+	if l.Snapshot == nil {
+		return nil
+	}
+	w := v1alpha1.WaveStatus{Name: waveName}
+	for _, before := range l.m.Status.Waves {
+		if before.Name == waveName {
+			w = *before.DeepCopy()
+		}
+	}
+	w.Pools = nil
+	served := len(l.pools) > 0
+	for _, p := range l.pools {
+		w.Pools = append(w.Pools, p.Name)
+		np, ok := nodePool(l, p.Name)
+		served = served && ok && np.StatusConditions().Root().IsTrue()
+	}
+	if handingOverReached(l) && w.ReleasedTime == nil && !slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return manages(a, l) && !a.Stopped() }) {
+		w.ReleasedTime = stamp(l.now)
+	}
+	if served && w.ServedTime == nil {
+		w.ServedTime = stamp(l.now)
+	}
+	return []v1alpha1.WaveStatus{w}
+}
+
+// scalers tells how many pools have one scaler, two or none.
+func scalers(l look) (karpenter, both []string) {
+	for _, p := range l.pools {
+		if _, ok := nodePool(l, p.Name); !ok {
+			continue
+		}
+		karpenter = append(karpenter, p.Name)
+		for _, a := range l.Autoscalers {
+			active := !a.Stopped() && (!a.LeaderElect || a.LeaseHolder != v1alpha1.LeaseIdentity)
+			if active && slices.ContainsFunc(p.groups, a.Manages) {
+				both = append(both, p.Name+" (Karpenter and "+a.Deployment.String()+")")
+			}
+		}
+	}
+	return karpenter, both
+}
+
+func list(names []string) string { return strings.Join(names, ", ") }

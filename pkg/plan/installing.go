@@ -1,0 +1,156 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// canaryPatience is after how long a canary that has not run is reported as needing a human: real instances boot in one to
+// two minutes, and Karpenter gives up on one that has not registered after fifteen (karpenter, nodeclaim liveness).
+const canaryPatience = 10 * time.Minute
+
+func installingReached(l look) bool {
+	return l.Snapshot != nil && (l.Engine.ReleaseCurrent || len(l.Engine.NodeClasses) > 0)
+}
+
+// installing brings Karpenter, with no NodePool that could take a user's pod, and proves every EC2NodeClass with one node.
+func installing(_ *ledger, l look) outcome {
+	o := outcome{}
+	if handingOverReached(l) {
+		return mendEngine(l)
+	}
+	installAWS(&o, l)
+	installEngine(&o, l)
+	if !o.idle() {
+		return o
+	}
+	for _, p := range l.pools {
+		installNodeClass(&o, l, p)
+	}
+	o.done = o.idle()
+	return o
+}
+
+// mendEngine is installing once pools are served: the engine may need an upgrade or a moment, but what it serves goes on.
+func mendEngine(l look) outcome {
+	o := outcome{done: true}
+	if l.Engine.ReadyReplicas == 0 {
+		o.done = false
+		o.wait("EngineNotReady", "deployment/karpenter", "Karpenter serves the pools and none of its pods is Ready: "+
+			l.Engine.DeploymentMessage+" castoff evicts nothing until one is.")
+	}
+	return o
+}
+
+func installAWS(o *outcome, l look) {
+	switch {
+	case l.Interruption.Conflict != "":
+		o.block("QueueConflict", "queue/"+l.Interruption.QueueName, l.Interruption.Conflict)
+	case !l.Interruption.Ready:
+		o.wait("InterruptionNotReady", "queue/"+l.Interruption.QueueName, "Missing: "+strings.Join(l.Interruption.Missing, ", ")+".")
+		o.act(EnsureInterruption{})
+	}
+	switch {
+	case l.Identity.Conflict != "":
+		o.block("IdentityConflict", "role/"+l.Identity.NodeRole, l.Identity.Conflict)
+	case !l.Identity.Ready:
+		o.wait("IdentityNotReady", "role/"+l.Identity.NodeRole, "Missing: "+strings.Join(l.Identity.Missing, ", ")+".")
+		o.act(EnsureIdentity{})
+	}
+}
+
+// installEngine waits for identities first: an engine that starts without them ends at once.
+func installEngine(o *outcome, l look) {
+	e := l.Engine
+	switch {
+	case e.CRDForeign != "":
+		o.block("CRDForeign", "customresourcedefinition", e.CRDForeign)
+	case e.Release == inventory.ReleaseForeign:
+		o.block("ReleaseForeign", "release/karpenter", e.ReleaseMessage)
+	case !l.Interruption.Ready || !l.Identity.Ready:
+	case !e.CRDsCurrent:
+		o.wait("CRDsNotReady", "customresourcedefinition", "Karpenter's CustomResourceDefinitions are being applied.")
+		o.act(InstallCRDs{})
+	case !e.ReleaseCurrent:
+		o.wait("ReleaseNotCurrent", "release/karpenter", "The engine's Helm release is "+string(e.Release)+". "+e.ReleaseMessage)
+		o.act(InstallEngine{})
+	case e.ReadyReplicas < e.Replicas || e.Replicas == 0:
+		o.wait("EngineNotReady", "deployment/karpenter", e.DeploymentMessage)
+	}
+}
+
+func installNodeClass(o *outcome, l look, p pool) {
+	if p.target == nil {
+		o.block("NotTranslated", "pool/"+p.Name, "The pool could not be translated to a NodePool and an EC2NodeClass.")
+		return
+	}
+	want := &p.target.NodeClass
+	have, ok := nodeClass(l, want.Name)
+	switch {
+	case !ok || !sameTarget(&have, want):
+		o.act(EnsureNodeClass{NodeClass: want})
+	case have.Annotations[v1alpha1.AnnotationCanaryPassed] == targetHash(want):
+		if c, ok := canary(l, p.Name); ok && (c.NodePool || c.Pod || c.Node) {
+			o.wait("CanaryLeaving", "ec2nodeclass/"+want.Name, "The canary's node is going.")
+			o.act(EndCanary{Pool: p.Name})
+		}
+	default:
+		runCanary(o, l, p, have)
+	}
+}
+
+// runCanary tries an EC2NodeClass: what is wrong with it is said in the Migration, with Karpenter's and AWS's own words.
+func runCanary(o *outcome, l look, p pool, have awsv1.EC2NodeClass) {
+	object := "ec2nodeclass/" + have.Name
+	if root := have.StatusConditions().Root(); !root.IsTrue() {
+		o.wait("NodeClassNotReady", object, whyNot(root.Reason, root.Message))
+		return
+	}
+	c, ok := canary(l, p.Name)
+	switch {
+	case c.PodRan:
+		o.act(MarkCanaryPassed{Pool: p.Name, Hash: targetHash(&p.target.NodeClass)}, EndCanary{Pool: p.Name})
+	case !ok || !c.NodePool || !c.Pod:
+		o.act(StartCanary{Target: *p.target})
+	case !c.Since.IsZero() && l.now.Sub(c.Since) > canaryPatience:
+		o.block("CanaryFailed", object, "The canary's node did not become usable: "+c.Message)
+	default:
+		o.wait("CanaryRunning", object, "One node of this class is being tried. "+c.Message)
+	}
+}
+
+func nodeClass(l look, name string) (awsv1.EC2NodeClass, bool) {
+	i := slices.IndexFunc(l.Engine.NodeClasses, func(c awsv1.EC2NodeClass) bool { return c.Name == name })
+	if i < 0 {
+		return awsv1.EC2NodeClass{}, false
+	}
+	return l.Engine.NodeClasses[i], true
+}
+
+func canary(l look, pool string) (inventory.Canary, bool) {
+	i := slices.IndexFunc(l.Engine.Canaries, func(c inventory.Canary) bool { return c.Pool == pool })
+	if i < 0 {
+		return inventory.Canary{}, false
+	}
+	return l.Engine.Canaries[i], true
+}
+
+// sameTarget says whether castoff wrote this target last. A user's edit since then is theirs, and is left.
+func sameTarget(have, want metav1.Object) bool { return targetHash(have) == targetHash(want) }
+
+func targetHash(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationTargetHash] }
+
+// whyNot says what a condition that is not True says, or that nobody has spoken yet.
+func whyNot(reason, message string) string {
+	if message == "" {
+		return "Karpenter has not finished looking at it."
+	}
+	return reason + ": " + message
+}

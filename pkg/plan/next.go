@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+)
+
+const (
+	// soon is the pace of looking at what no watch reports: AWS, and pods.
+	soon = 2 * time.Second
+	// atRest is the pace of looking at a migration that waits for a human.
+	atRest = 30 * time.Second
+	// guard is the pace of looking at a finished migration: the Lease is renewed, and a group that came back is seen.
+	guard = 5 * time.Minute
+)
+
+// phase is one step of the migration.
+type phase struct {
+	name v1alpha1.Phase
+	// reached says whether the world bears a mark of this phase.
+	reached func(look) bool
+	// next says what is left to do in it.
+	next func(*ledger, look) outcome
+}
+
+// phases in order. The first that is not done acts; what it mends may lie behind the furthest phase reached, which is
+// the one that is shown.
+var phases = []phase{
+	{v1alpha1.PhaseAssessing, func(look) bool { return true }, assessing},
+	{v1alpha1.PhasePreparing, preparingReached, preparing},
+	{v1alpha1.PhaseInstalling, installingReached, installing},
+	{v1alpha1.PhaseHandingOver, handingOverReached, handingOver},
+	{v1alpha1.PhaseShifting, shiftingReached, shifting},
+	{v1alpha1.PhaseCompleted, completedReached, completed},
+}
+
+// Next says what to do now. It is pure: the same migration, world and time give the same decision.
+func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
+	l := newLook(m, w, now)
+	led := openLedger(m.Status.Operations, w, now)
+	d := decide(&led, l)
+	d.Actions = admit(&led, &d, now)
+	d.Operations = led
+	d.Pools = poolStatuses(l)
+	d.Waves = waveStatuses(l)
+	d.ETA = estimate(l, d.Pools)
+	d.Blockers = since(d.Blockers, m.Status.Blockers, now)
+	d.Conditions = conditions(l, d)
+	return d
+}
+
+func decide(led *ledger, l look) Decision {
+	switch {
+	case l.OtherMigration != "":
+		return another(l)
+	case l.m.Spec.Paused:
+		return paused(l)
+	}
+	d := Decision{}
+	for _, p := range phases {
+		o := p.next(led, l)
+		d.Blockers = append(d.Blockers, o.blockers...)
+		d.Actions = append(d.Actions, o.actions...)
+		if o.done {
+			continue
+		}
+		d.Phase, d.Until = furthest(l, p.name), o.until
+		if o.phase != "" {
+			d.Phase = o.phase
+		}
+		if d.Until.IsZero() {
+			d.Until = l.now.Add(soon)
+		}
+		return d
+	}
+	d.Phase, d.Until = v1alpha1.PhaseCompleted, l.now.Add(guard)
+	return d
+}
+
+// furthest returns the later of the phase that acts and the last one that the world bears a mark of.
+func furthest(l look, acting v1alpha1.Phase) v1alpha1.Phase {
+	shown := acting
+	past := false
+	for _, p := range phases {
+		past = past || p.name == acting
+		if past && p.reached(l) {
+			shown = p.name
+		}
+	}
+	return shown
+}
+
+func another(l look) Decision {
+	o := outcome{}
+	o.block(v1alpha1.ReasonAnotherMigrationActive, "migration/"+l.OtherMigration,
+		"Migration "+l.OtherMigration+" is older and unfinished, and one Migration acts on a cluster: delete it, or delete this one.")
+	return Decision{Phase: v1alpha1.PhaseAssessing, Blockers: o.blockers, Until: l.now.Add(atRest)}
+}
+
+// admit drops the effects that the ledger makes wait, and says so.
+func admit(led *ledger, d *Decision, now time.Time) []Action {
+	var out []Action
+	for _, a := range d.Actions {
+		l, ok := a.(Ledgered)
+		if !ok {
+			out = append(out, a)
+			continue
+		}
+		if led.full() || !led.admit(l, now) {
+			continue
+		}
+		out = append(out, a)
+	}
+	if op, ok := led.oldestPending(); ok && len(out) == 0 {
+		d.Blockers = append(d.Blockers, v1alpha1.Blocker{
+			Severity: v1alpha1.SeverityWait, Reason: "EffectNotVisible", Object: op.ID,
+			Message: "The last change was asked for and is not visible yet; castoff makes no other on it until it is.",
+		})
+		d.Until = soonest(d.Until, now.Add(soon))
+	}
+	return out
+}
+
+// since carries over when a blocker was first seen, and drops doubles.
+func since(blockers, before []v1alpha1.Blocker, now time.Time) []v1alpha1.Blocker {
+	type key struct{ reason, object, pool string }
+	seen := map[key]bool{}
+	out := make([]v1alpha1.Blocker, 0, len(blockers))
+	for _, b := range blockers {
+		k := key{b.Reason, b.Object, b.Pool}
+		if seen[k] {
+			continue
+		}
+		seen[k] = true
+		t := stamp(now)
+		if i := slices.IndexFunc(before, func(o v1alpha1.Blocker) bool { return key{o.Reason, o.Object, o.Pool} == k }); i >= 0 && before[i].Since != nil {
+			t = before[i].Since
+		}
+		b.Since = t
+		out = append(out, b)
+	}
+	return out
+}

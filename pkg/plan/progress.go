@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+)
+
+// poolStatuses counts what is left, and remembers when each pool began and ended.
+func poolStatuses(l look) []v1alpha1.PoolStatus {
+	var out []v1alpha1.PoolStatus
+	for _, p := range l.pools {
+		out = append(out, poolStatus(l, p))
+	}
+	return out
+}
+
+func poolStatus(l look, p pool) v1alpha1.PoolStatus {
+	before := l.status(p.Name)
+	s := v1alpha1.PoolStatus{
+		Name: p.Name, NodeGroups: p.NodeGroups, Nodes: int32(p.recorded), NodesLeft: int32(len(p.nodes)),
+		StartTime: before.StartTime, DrainedTime: before.DrainedTime, CompletionTime: before.CompletionTime,
+	}
+	if np, ok := nodePool(l, p.Name); ok {
+		s.NodePool = np.Name
+	}
+	for _, n := range p.nodes {
+		if begun(n) {
+			s.NodesDraining++
+			s.PodsLeft += int32(l.Drains[n.Name].Evictable)
+		}
+	}
+	s.Phase = poolPhase(l, p, s)
+	if s.NodesDraining > 0 && s.StartTime == nil {
+		s.StartTime = stamp(l.now)
+	}
+	switch s.Phase {
+	case v1alpha1.PoolDone:
+		s.CompletionTime = first(s.CompletionTime, l.now)
+		s.DrainedTime = first(s.DrainedTime, l.now)
+	case v1alpha1.PoolSoaking:
+		s.DrainedTime = first(s.DrainedTime, l.now)
+	default:
+		s.DrainedTime, s.CompletionTime = nil, nil // a legacy node came back
+	}
+	return s
+}
+
+func poolPhase(l look, p pool, s v1alpha1.PoolStatus) v1alpha1.PoolPhase {
+	switch {
+	case s.NodePool == "":
+		return v1alpha1.PoolPending
+	case p.gone() && l.Snapshot != nil:
+		if settlePool(&outcome{}, l, p) {
+			return v1alpha1.PoolSoaking
+		}
+		return v1alpha1.PoolDone
+	case s.NodesDraining > 0:
+		return v1alpha1.PoolDraining
+	default:
+		return v1alpha1.PoolFenced
+	}
+}
+
+// estimate extrapolates from the pace so far: nodes gone since the first drain began. The soaks still to come are added.
+func estimate(l look, pools []v1alpha1.PoolStatus) time.Time {
+	var began time.Time
+	total, left, soaks := 0, 0, 0
+	for _, p := range pools {
+		if p.StartTime != nil {
+			began = soonest(began, p.StartTime.Time)
+		}
+		total += int(p.Nodes)
+		left += min(int(p.NodesLeft), int(p.Nodes))
+		if p.Phase != v1alpha1.PoolDone {
+			soaks++
+		}
+	}
+	gone := total - left
+	if began.IsZero() || gone <= 0 || soaks == 0 {
+		return time.Time{}
+	}
+	pace := l.now.Sub(began) / time.Duration(gone)
+	eta := l.now.Add(pace*time.Duration(left) + soakOf(l.m)*time.Duration(soaks))
+	return eta.Round(time.Minute)
+}
+
+// first keeps the time at which something was first so.
+func first(before *metav1.Time, now time.Time) *metav1.Time {
+	if before != nil {
+		return before
+	}
+	return stamp(now)
+}
+
+// Blocks says whether one of the blockers needs a human.
+func Blocks(blockers []v1alpha1.Blocker) bool {
+	return slices.ContainsFunc(blockers, func(b v1alpha1.Blocker) bool { return b.Severity == v1alpha1.SeverityBlock })
+}

@@ -1,0 +1,276 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// processLaunch is suspended once a pool is shifting, so that no legacy instance comes any more.
+const processLaunch = "Launch"
+
+// shiftingReached: a group may not launch any more, by castoff's doing.
+func shiftingReached(l look) bool {
+	for _, p := range l.pools {
+		for _, g := range p.groups {
+			recorded, ok := l.Snapshot.Group(g.Name)
+			if ok && g.Suspends(processLaunch) && !recorded.Group.Suspends(processLaunch) && g.Suspends(quietProcesses...) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// betweenPools says that no node is being drained: the moment at which the preflight is run again.
+func betweenPools(l look) bool {
+	return !slices.ContainsFunc(l.pools, func(p pool) bool { return slices.ContainsFunc(p.nodes, begun) }) &&
+		slices.ContainsFunc(l.pools, func(p pool) bool { return !p.gone() })
+}
+
+// shifting drains the pools one after the other.
+func shifting(_ *ledger, l look) outcome {
+	for _, p := range l.pools {
+		o := outcome{}
+		if !p.gone() {
+			shiftPool(&o, l, p)
+		} else if !settlePool(&o, l, p) {
+			continue
+		}
+		for i := range o.blockers {
+			if o.blockers[i].Pool == "" {
+				o.blockers[i].Pool = p.Name
+			}
+		}
+		return o
+	}
+	return outcome{done: true}
+}
+
+// shiftPool moves one pool on: what is drained ends, what is being drained is passed over again, and new nodes begin as far
+// as maxUnavailableNodes and the pods still without a node allow.
+func shiftPool(o *outcome, l look, p pool) {
+	if !slices.ContainsFunc(p.nodes, begun) && blocked(o, l, p.Name) {
+		o.until = l.now.Add(atRest)
+		return
+	}
+	if !openGroups(o, p) {
+		return
+	}
+	drained := drainBegun(o, l, p)
+	end(o, p, drained)
+	begin(o, l, p)
+	if len(p.nodes) == 0 {
+		endStrays(o, p)
+	}
+}
+
+// openGroups lets desired go down to 0 (Auto Scaling refuses a decrement below min) and launches stop.
+func openGroups(o *outcome, p pool) bool {
+	for _, g := range p.groups {
+		switch {
+		case g.Min != 0:
+			o.act(SetGroupSize{Group: g, Min: 0, Max: max(g.Max, 1), Desired: g.Desired})
+		case !g.Suspends(processLaunch):
+			o.act(SuspendProcesses{Group: g.AutoScalingGroup, Processes: []string{processLaunch}})
+		}
+	}
+	return len(o.actions) == 0
+}
+
+// drainBegun passes over the nodes being drained and returns the instances of those that are empty.
+func drainBegun(o *outcome, l look, p pool) map[string]bool {
+	empty := map[string]bool{}
+	for _, n := range p.nodes {
+		if !begun(n) {
+			continue
+		}
+		d, looked := l.Drains[n.Name]
+		switch {
+		case looked && d.Evictable == 0:
+			empty[n.InstanceID] = true
+			o.wait("InstanceEnding", "node/"+n.Name, "The node is drained; its instance is ending.")
+		default:
+			o.act(EvictPods{Node: n.Name, Pool: p.Name})
+			o.wait("Draining", "node/"+n.Name, strconv.Itoa(d.Evictable)+" pods still have to leave the node.")
+			o.blockers = append(o.blockers, DrainBlockers(p.Name, d)...)
+		}
+	}
+	return empty
+}
+
+// end ends the instances of drained nodes, a group at a time.
+func end(o *outcome, p pool, drained map[string]bool) {
+	for _, g := range p.groups {
+		var ids []string
+		for _, i := range g.Instances {
+			if drained[i.ID] && i.InService() && len(ids) < endAtOnce {
+				ids = append(ids, i.ID)
+			}
+		}
+		if len(ids) > 0 {
+			o.act(EndInstances{Group: g.AutoScalingGroup, IDs: ids})
+		}
+	}
+}
+
+// endStrays ends instances that never became a node, once no node of the pool is left: they hold no pod.
+func endStrays(o *outcome, p pool) {
+	for _, g := range p.groups {
+		var ids []string
+		for _, i := range g.Instances {
+			if i.InService() && len(ids) < endAtOnce {
+				ids = append(ids, i.ID)
+			}
+		}
+		if len(ids) > 0 {
+			o.act(EndInstances{Group: g.AutoScalingGroup, IDs: ids})
+			continue
+		}
+		if !g.Empty() {
+			o.wait("InstancesLeaving", "nodegroup/"+g.Name, strconv.Itoa(len(g.Instances))+" instances are on their way out.")
+		}
+	}
+}
+
+// begin starts the drain of more nodes. Pods that the last drain left without a node come first: more room is on its way,
+// and taking away more nodes would only lengthen the queue.
+func begin(o *outcome, l look, p pool) {
+	inFlight := 0
+	var waiting []inventory.Node
+	for _, n := range p.nodes {
+		if begun(n) {
+			inFlight++
+		} else {
+			waiting = append(waiting, n)
+		}
+	}
+	room := maxUnavailable(l.m.Spec.Strategy.MaxUnavailableNodes, p.recorded) - inFlight
+	if len(waiting) == 0 || room <= 0 {
+		return
+	}
+	if homeless := l.PendingPods - l.Snapshot.PendingPods; homeless > 0 {
+		o.wait("PodsPending", "pool/"+p.Name, fmt.Sprintf("%d pods more than before the migration wait for a node; the next node is drained when they have one.", homeless))
+		return
+	}
+	for _, n := range spread(waiting, p.nodes)[:min(room, len(waiting))] {
+		o.act(BeginDrain{Node: n.Name})
+	}
+}
+
+// spread orders the waiting nodes so that the zones with the fewest nodes in flight come first: never all of one zone.
+func spread(waiting, all []inventory.Node) []inventory.Node {
+	busy := map[string]int{}
+	for _, n := range all {
+		if begun(n) {
+			busy[n.Zone]++
+		}
+	}
+	var out []inventory.Node
+	rest := slices.SortedFunc(slices.Values(waiting), func(a, b inventory.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for len(rest) > 0 {
+		next := slices.MinFunc(rest, func(a, b inventory.Node) int { return cmp.Compare(busy[a.Zone], busy[b.Zone]) })
+		busy[next.Zone]++
+		out = append(out, next)
+		rest = slices.DeleteFunc(rest, func(n inventory.Node) bool { return n.Name == next.Name })
+	}
+	return out
+}
+
+// maxUnavailable resolves strategy.maxUnavailableNodes against the pool's nodes in the snapshot, rounded up, at least 1.
+func maxUnavailable(v *intstr.IntOrString, nodes int) int {
+	if v == nil {
+		return 1
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(v, nodes, true)
+	if err != nil {
+		return 1 // the API server validated it; the careful answer for what cannot be
+	}
+	return max(n, 1)
+}
+
+// settlePool brings an emptied pool to its end: end sizes, the NodePool without its guard, the soak. It says whether
+// something is still to do.
+func settlePool(o *outcome, l look, p pool) bool {
+	for _, g := range p.groups {
+		if want := endMax(g); g.Min != 0 || g.Max != want || g.Desired != 0 {
+			o.act(SetGroupSize{Group: g, Min: 0, Max: want, Desired: 0})
+		}
+	}
+	drained := l.status(p.Name).DrainedTime
+	soak := soakOf(l.m)
+	switch {
+	case len(o.actions) > 0:
+	case drained == nil && soak > 0:
+		o.wait("Soaking", "pool/"+p.Name, "The last legacy node is gone; the soak begins.")
+	case drained != nil && l.now.Sub(drained.Time) < soak:
+		o.until = drained.Add(soak)
+		o.wait("Soaking", "pool/"+p.Name, "The pool is watched until "+o.until.UTC().Format(time.RFC3339)+" before the next one begins.")
+	default:
+		return false
+	}
+	return true
+}
+
+// endMax is the max size at the end: EKS refuses less than 1 for a managed node group.
+func endMax(g inventory.NodeGroup) int32 {
+	if g.Managed != nil {
+		return 1
+	}
+	return 0
+}
+
+func soakOf(m *v1alpha1.Migration) time.Duration {
+	if m.Spec.Strategy.SoakSeconds == nil {
+		return 0
+	}
+	return time.Duration(*m.Spec.Strategy.SoakSeconds) * time.Second
+}
+
+// DrainBlockers turns what is left on a node into blockers: three pods a cause, counted beyond that.
+func DrainBlockers(pool string, d inventory.DrainState) []v1alpha1.Blocker {
+	const named = 3
+	counts := map[inventory.BlockReason]int{}
+	var out []v1alpha1.Blocker
+	for _, b := range d.Blocked {
+		counts[b.Reason]++
+		if counts[b.Reason] > named {
+			continue
+		}
+		out = append(out, v1alpha1.Blocker{
+			Severity: severityOf(b.Reason), Reason: string(b.Reason), Object: "pod/" + b.Pod.String(), Pool: pool, Message: b.Message,
+		})
+	}
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		if more := counts[reason] - named; more > 0 {
+			out = append(out, v1alpha1.Blocker{
+				Severity: severityOf(reason), Reason: string(reason), Object: "node/" + d.Node, Pool: pool,
+				Message: fmt.Sprintf("%d more pods of this node wait for the same reason.", more),
+			})
+		}
+	}
+	return out
+}
+
+// severityOf: what ends by itself is waited for; the rest needs a human.
+func severityOf(r inventory.BlockReason) v1alpha1.Severity {
+	switch r {
+	case inventory.BlockedByTwoPDBs, inventory.BlockedBare:
+		return v1alpha1.SeverityBlock
+	}
+	return v1alpha1.SeverityWait
+}
+
+func stamp(t time.Time) *metav1.Time {
+	s := metav1.NewTime(t.Truncate(time.Second))
+	return &s
+}

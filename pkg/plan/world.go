@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// World is what was seen at one look. It may lag behind what castoff itself did a moment ago; the ledger covers that.
+type World struct {
+	Cluster      inventory.Cluster
+	Groups       []inventory.NodeGroup
+	Nodes        []inventory.Node
+	Autoscalers  []inventory.Autoscaler
+	Engine       inventory.Engine
+	Interruption inventory.Interruption
+	Identity     inventory.Identity
+
+	// Snapshot is nil until it is taken; SnapshotSHA256 is the digest of what was read, SnapshotProblem why it cannot be used.
+	Snapshot        *inventory.Snapshot
+	SnapshotSHA256  string
+	SnapshotProblem string
+
+	// Home and Pools are what the spec and the groups come to (see Pools); from the snapshot on, what it recorded.
+	Home  string
+	Pools []inventory.Pool
+	// Targets are what the pools become, by pool name.
+	Targets map[string]inventory.Target
+	// Findings of the preflight; only looked for when Needs asks.
+	Findings []inventory.Finding
+
+	// Drains holds what is left on the nodes that Needs asked about, by node name.
+	Drains map[string]inventory.DrainState
+	// PendingPods is how many pods no node has room for.
+	PendingPods int
+	// OtherMigration is the name of an older unfinished Migration, which acts instead of this one.
+	OtherMigration string
+}
+
+// Needs says what has to be looked at beyond the cheap part of a look.
+type Needs struct {
+	// Preflight: workloads are listed and the checks run.
+	Preflight bool
+	// Drains are the nodes whose pods are listed.
+	Drains []string
+}
+
+// NeedsOf says what else Next will want to know, given the cheap part of the world.
+func NeedsOf(m *v1alpha1.Migration, w World) Needs {
+	l := newLook(m, w, time.Time{})
+	var n Needs
+	n.Preflight = !handingOverReached(l) || betweenPools(l)
+	for _, p := range l.pools {
+		for _, node := range p.nodes {
+			if begun(node) {
+				n.Drains = append(n.Drains, node.Name)
+			}
+		}
+	}
+	return n
+}
+
+// look is one look at the world with what every phase asks of it worked out once.
+type look struct {
+	World
+	m     *v1alpha1.Migration
+	now   time.Time
+	pools []pool
+}
+
+// pool is a pool as it is now.
+type pool struct {
+	inventory.Pool
+	// groups that exist now, in the order of the pool's names.
+	groups []inventory.NodeGroup
+	// nodes are the legacy nodes that still exist.
+	nodes []inventory.Node
+	// recorded is how many nodes the snapshot has.
+	recorded int
+	target   *inventory.Target
+}
+
+func newLook(m *v1alpha1.Migration, w World, now time.Time) look {
+	l := look{World: w, m: m, now: now}
+	for _, p := range w.Pools {
+		l.pools = append(l.pools, newPool(p, w))
+	}
+	return l
+}
+
+func newPool(p inventory.Pool, w World) pool {
+	out := pool{Pool: p}
+	for _, name := range p.NodeGroups {
+		if g, ok := group(w.Groups, name); ok {
+			out.groups = append(out.groups, g)
+		}
+		if recorded, ok := w.Snapshot.Group(name); ok {
+			out.recorded += len(recorded.Nodes)
+		}
+	}
+	for _, n := range w.Nodes {
+		if slices.Contains(p.NodeGroups, n.Group) || n.Annotations[v1alpha1.AnnotationLegacy] == p.Name {
+			out.nodes = append(out.nodes, n)
+		}
+	}
+	if w.Snapshot == nil {
+		out.recorded = len(out.nodes)
+	}
+	if t, ok := w.Targets[p.Name]; ok {
+		out.target = &t
+	}
+	return out
+}
+
+func group(groups []inventory.NodeGroup, name string) (inventory.NodeGroup, bool) {
+	i := slices.IndexFunc(groups, func(g inventory.NodeGroup) bool { return g.Name == name })
+	if i < 0 {
+		return inventory.NodeGroup{}, false
+	}
+	return groups[i], true
+}
+
+// begun says that castoff began to drain the node.
+func begun(n inventory.Node) bool { return n.Annotations[v1alpha1.AnnotationDraining] != "" }
+
+// gone says that no instance and no node of the pool is left.
+func (p pool) gone() bool {
+	return len(p.nodes) == 0 && !slices.ContainsFunc(p.groups, func(g inventory.NodeGroup) bool { return !g.Empty() })
+}
+
+// status returns what the Migration's status remembers of a pool: start times only.
+func (l look) status(name string) v1alpha1.PoolStatus {
+	for _, s := range l.m.Status.Pools {
+		if s.Name == name {
+			return s
+		}
+	}
+	return v1alpha1.PoolStatus{Name: name}
+}
