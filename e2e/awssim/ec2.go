@@ -14,6 +14,7 @@ type ec2Service struct {
 	securityGroups  *table[types.SecurityGroup]
 	images          *table[types.Image]
 	instances       *table[instance]
+	volumes         *table[types.Volume]
 	templates       *table[launchTemplate]
 	placementGroups *table[types.PlacementGroup]
 	reservations    *table[types.CapacityReservation]
@@ -30,12 +31,18 @@ func newEC2(s *Server) *ec2Service {
 		securityGroups:  newTable[types.SecurityGroup](s),
 		images:          newTable[types.Image](s),
 		instances:       newTable[instance](s),
+		volumes:         newTable[types.Volume](s),
 		templates:       newTable[launchTemplate](s),
 		placementGroups: newTable[types.PlacementGroup](s),
 		reservations:    newTable[types.CapacityReservation](s),
 		addresses:       map[netip.Addr]string{},
 		tokens:          map[string]any{},
 	}
+	e.registerNetwork()
+	e.registerImages()
+	e.registerCatalog()
+	e.registerTemplates()
 	e.registerInstances()
+	e.registerTags()
 	return e
 }

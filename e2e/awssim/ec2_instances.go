@@ -21,7 +21,8 @@ type instance struct {
 	UserData string // decoded
 	EndTime  time.Time
 	EndedBy  string
-	Impaired bool // fails its status checks
+	// ImpairedSince is when it began to fail its status checks; zero when it does not.
+	ImpairedSince time.Time
 }
 
 func (i *instance) id() string { return aws.ToString(i.InstanceId) }
@@ -58,7 +59,12 @@ func instanceState(name types.InstanceStateName) *types.InstanceState {
 }
 
 func (e *ec2Service) registerInstances() {
+	on(e.s, "ec2.RunInstances", e.runInstances)
+	on(e.s, "ec2.CreateFleet", e.createFleet)
 	on(e.s, "ec2.TerminateInstances", e.terminateInstances)
+	on(e.s, "ec2.DescribeInstances", e.describeInstances)
+	on(e.s, "ec2.DescribeInstanceStatus", e.describeInstanceStatus)
+	on(e.s, "ec2.DescribeVolumes", e.describeVolumes)
 }
 
 // setState moves an instance on and tells everybody who wants to know.
@@ -75,6 +81,8 @@ func (e *ec2Service) setState(id string, to types.InstanceStateName, by string) 
 
 // stateChanged runs after the instance was stored in its new state.
 func (e *ec2Service) stateChanged(i instance, was types.InstanceStateName, by string) {
+	e.s.events.emit("aws.ec2", "EC2 Instance State-change Notification", []string{e.s.arn("ec2", "instance/"+i.id())},
+		map[string]any{"instance-id": i.id(), "state": string(i.state())})
 	for _, f := range e.s.onState {
 		f(i, was, by)
 	}
@@ -98,14 +106,20 @@ func (e *ec2Service) terminate(id, by string) (types.InstanceStateChange, error)
 	e.instances.put(id, i)
 	e.stateChanged(i, was, by)
 	e.s.after(e.s.settings.ShutdownDelay, func() {
-		e.releaseAddress(id)
+		e.release(id)
 		e.setState(id, types.InstanceStateNameTerminated, by)
 	})
 	change.CurrentState = i.State
 	return change, nil
 }
 
-func (e *ec2Service) releaseAddress(id string) {
+// release gives back what an instance held: its address and its volumes.
+func (e *ec2Service) release(id string) {
+	for _, v := range e.volumes.truth().where(func(v *types.Volume) bool {
+		return len(v.Attachments) > 0 && aws.ToString(v.Attachments[0].InstanceId) == id
+	}) {
+		e.volumes.delete(aws.ToString(v.VolumeId))
+	}
 	maps.DeleteFunc(e.addresses, func(_ netip.Addr, owner string) bool { return owner == id })
 }
 
@@ -188,22 +202,42 @@ func clusterOf(tags map[string]string) string {
 	return ""
 }
 
+// spotWarning is how long before the end a spot instance is told of it,
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html.
+const spotWarning = 2 * time.Minute
+
 // interrupt does to an instance what the side door asks for.
 func (e *ec2Service) interrupt(x simapi.Interrupt) error {
-	if _, ok := e.instances.get(x.InstanceID); !ok {
-		return fmt.Errorf("no instance %q", x.InstanceID)
+	id := x.InstanceID
+	if _, ok := e.instances.get(id); !ok {
+		return fmt.Errorf("no instance %q", id)
+	}
+	detail := map[string]any{"instance-id": id}
+	resources := []string{e.s.arn("ec2", "instance/"+id)}
+	if e.s.atRisk != nil && (x.Kind == "rebalance" || x.Kind == "spot-warning") {
+		defer e.s.atRisk(id) // after the event is out
 	}
 	switch x.Kind {
 	case "terminate":
-		_, err := e.terminate(x.InstanceID, "interruption: terminate")
+		_, err := e.terminate(id, "interruption: terminate")
 		return err
-	case "unhealthy":
-		e.instances.update(x.InstanceID, func(i *instance) { i.Impaired = true })
-		if e.s.unhealthy != nil {
-			e.s.unhealthy(x.InstanceID)
+	case "rebalance":
+		e.s.events.emit("aws.ec2", "EC2 Instance Rebalance Recommendation", resources, detail)
+	case "spot-warning":
+		detail["instance-action"] = "terminate"
+		e.s.events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", resources, detail)
+		end := x.EndAfter
+		if end == 0 {
+			end = spotWarning
 		}
-		return nil
+		e.s.after(end, func() { _, _ = e.terminate(id, "interruption: spot") }) // it exists, or has ended already
+	case "unhealthy":
+		e.instances.update(id, func(i *instance) { i.ImpairedSince = e.s.now() })
+		if e.s.unhealthy != nil {
+			e.s.unhealthy(id)
+		}
 	default:
 		return fmt.Errorf("unknown kind of interruption %q: want spot-warning, rebalance, terminate or unhealthy", x.Kind)
 	}
+	return nil
 }

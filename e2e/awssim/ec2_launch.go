@@ -3,11 +3,12 @@ package awssim
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
@@ -20,14 +21,9 @@ type launchSpec struct {
 	Zone         string // picks a subnet when there is none: of the VPC of the template's security groups, or any
 	Spot         bool
 	Tags         []types.Tag
+	VolumeTags   []types.Tag
 	Identity     string // who launches: matched by capacity faults
 	By           string // for the onState hooks: "<identity> <service>.<operation>"
-}
-
-// launchTemplate is a launch template with all its versions, oldest first.
-type launchTemplate struct {
-	types.LaunchTemplate
-	Versions []types.LaunchTemplateVersion
 }
 
 // launch starts one instance, or fails with what EC2 would answer: InsufficientInstanceCapacity, VcpuLimitExceeded,
@@ -168,6 +164,12 @@ func (e *ec2Service) newInstance(spec launchSpec, t instanceType, subnet types.S
 		return instance{}, err
 	}
 	i.UserData = decodeUserData(aws.ToString(spec.Template.UserData))
+	i.NetworkInterfaces = []types.InstanceNetworkInterface{{
+		NetworkInterfaceId: aws.String(e.s.newID("eni")), SubnetId: i.SubnetId, VpcId: i.VpcId, Groups: i.SecurityGroups, OwnerId: aws.String(accountID),
+		PrivateIpAddress: i.PrivateIpAddress, PrivateDnsName: i.PrivateDnsName, Status: types.NetworkInterfaceStatusInUse, InterfaceType: aws.String("interface"),
+		Attachment: &types.InstanceNetworkInterfaceAttachment{DeviceIndex: aws.Int32(0), NetworkCardIndex: aws.Int32(0), DeleteOnTermination: aws.Bool(true), Status: types.AttachmentStatusAttached},
+	}}
+	i.BlockDeviceMappings = e.newVolumes(spec, &i)
 	return i, nil
 }
 
@@ -235,70 +237,102 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// templateData resolves a launch template by ID or name and version: a number, $Latest, $Default, or empty for the default.
-func (e *ec2Service) templateData(id, name, version string) (types.ResponseLaunchTemplateData, error) {
-	t, err := e.findTemplate(id, name)
-	if err != nil {
-		return types.ResponseLaunchTemplateData{}, err
-	}
-	v, err := t.version(version)
-	if err != nil {
-		return types.ResponseLaunchTemplateData{}, err
-	}
-	return *v.LaunchTemplateData, nil
-}
-
-func (e *ec2Service) findTemplate(id, name string) (launchTemplate, error) {
-	if t, ok := e.templates.get(id); ok && id != "" {
-		return t, nil
-	}
-	if id != "" {
-		return launchTemplate{}, errorf("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", id)
-	}
-	for _, t := range e.templates.truth().where(func(t *launchTemplate) bool { return aws.ToString(t.LaunchTemplateName) == name }) {
-		return t, nil
-	}
-	return launchTemplate{}, errorf("InvalidLaunchTemplateName.NotFoundException", "The specified launch template, with template name %s, does not exist.", name)
-}
-
-func (t *launchTemplate) version(version string) (types.LaunchTemplateVersion, error) {
-	number := version
-	switch version {
-	case "$Latest":
-		number = fmt.Sprint(aws.ToInt64(t.LatestVersionNumber))
-	case "$Default", "":
-		number = fmt.Sprint(aws.ToInt64(t.DefaultVersionNumber))
-	}
-	for _, v := range t.Versions {
-		if fmt.Sprint(aws.ToInt64(v.VersionNumber)) == number && v.LaunchTemplateData != nil {
-			return v, nil
+// overlay lays the fields that are set in over onto base.
+func overlay(base, over types.ResponseLaunchTemplateData) types.ResponseLaunchTemplateData {
+	b, o := reflect.ValueOf(&base).Elem(), reflect.ValueOf(over)
+	for i := range o.NumField() {
+		if o.Type().Field(i).IsExported() && !o.Field(i).IsZero() {
+			b.Field(i).Set(o.Field(i))
 		}
 	}
-	return types.LaunchTemplateVersion{}, errorf("InvalidLaunchTemplateId.VersionNotFound", "Could not find the specified version %s for the launch template with ID %s.", version, aws.ToString(t.LaunchTemplateId))
+	return base
 }
 
-// mergeTags lays the second tags over the first.
-func mergeTags(under, over []types.Tag) []types.Tag {
-	var out []types.Tag
-	for _, t := range append(append([]types.Tag{}, under...), over...) {
-		out = setTag(out, t)
+// once answers a repeated client token with what it was answered first, as EC2 does: the SDK repeats it in retries.
+func once[O any](e *ec2Service, c *call, token *string, do func() (*O, error)) (*O, error) {
+	key := c.operation + "/" + aws.ToString(token)
+	if first, ok := e.tokens[key].(*O); ok && token != nil {
+		return first, nil
 	}
-	return out
+	out, err := do()
+	if err == nil && token != nil {
+		e.tokens[key] = out
+	}
+	return out, err
 }
 
-func setTag(tags []types.Tag, t types.Tag) []types.Tag {
-	for i := range tags {
-		if aws.ToString(tags[i].Key) == aws.ToString(t.Key) {
-			tags[i].Value = t.Value
-			return tags
+func (e *ec2Service) runInstances(c *call, in *ec2.RunInstancesInput) (*ec2.RunInstancesOutput, error) {
+	return once(e, c, in.ClientToken, func() (*ec2.RunInstancesOutput, error) {
+		spec, err := e.runSpec(c, in)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return append(tags, types.Tag{Key: t.Key, Value: t.Value})
+		out := &ec2.RunInstancesOutput{ReservationId: aws.String(e.s.newID("r")), OwnerId: aws.String(accountID)}
+		for range max(aws.ToInt32(in.MaxCount), 1) {
+			i, err := e.launch(spec)
+			if err != nil && len(out.Instances) < int(max(aws.ToInt32(in.MinCount), 1)) {
+				for _, started := range out.Instances { // all or nothing below the minimum
+					_, _ = e.terminate(aws.ToString(started.InstanceId), spec.By)
+				}
+				return nil, err
+			}
+			if err != nil {
+				break
+			}
+			out.Instances = append(out.Instances, i.Instance)
+		}
+		return out, nil
+	})
 }
 
-// roleOf is the role that the instance's profile carries; empty without one.
-func (e *ec2Service) roleOf(instance) string { return "" }
+// runSpec lays the request over its launch template.
+func (e *ec2Service) runSpec(c *call, in *ec2.RunInstancesInput) (launchSpec, error) {
+	var data types.ResponseLaunchTemplateData
+	if t := in.LaunchTemplate; t != nil {
+		d, err := e.templateData(aws.ToString(t.LaunchTemplateId), aws.ToString(t.LaunchTemplateName), aws.ToString(t.Version))
+		if err != nil {
+			return launchSpec{}, err
+		}
+		data = d
+	}
+	own := convert[types.ResponseLaunchTemplateData](in)
+	own.TagSpecifications = append(data.TagSpecifications, own.TagSpecifications...)
+	data = overlay(data, own)
+	market := data.InstanceMarketOptions
+	spec := launchSpec{
+		Template: data, SubnetID: aws.ToString(in.SubnetId), Identity: c.identity, By: c.by(),
+		Spot: market != nil && market.MarketType == types.MarketTypeSpot,
+	}
+	if in.Placement != nil {
+		spec.Zone = aws.ToString(in.Placement.AvailabilityZone)
+	}
+	return spec, nil
+}
 
+// instanceProfile resolves the profile that a launch names by name or ARN; nil when it names none.
 func (e *ec2Service) instanceProfile(p *types.LaunchTemplateIamInstanceProfileSpecification) (*types.IamInstanceProfile, error) {
-	return nil, nil
+	if p == nil {
+		return nil, nil
+	}
+	name := firstOf(aws.ToString(p.Name), lastSegment(aws.ToString(p.Arn)))
+	profile, ok := e.s.iam.profiles.get(name)
+	if !ok {
+		return nil, errorf("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", name)
+	}
+	return &types.IamInstanceProfile{Arn: profile.Arn, Id: profile.InstanceProfileId}, nil
 }
+
+// roleOf is the ARN of the role that the instance's profile carries now; empty without one.
+func (e *ec2Service) roleOf(i instance) string {
+	if i.IamInstanceProfile == nil {
+		return ""
+	}
+	profile, ok := e.s.iam.profiles.get(lastSegment(aws.ToString(i.IamInstanceProfile.Arn)))
+	if !ok || len(profile.Roles) == 0 {
+		return ""
+	}
+	return aws.ToString(profile.Roles[0].Arn)
+}
+
+// lastSegment is what follows the last slash of a path or ARN.
+func lastSegment(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }

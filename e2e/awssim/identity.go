@@ -17,13 +17,13 @@ func (s *Server) identityOf(accessKey string) string {
 	if arn, ok := s.sessions[accessKey]; ok {
 		return arn
 	}
-	return "arn:aws:iam::" + accountID + ":user/" + accessKey
+	return s.globalARN("iam", "user/"+accessKey)
 }
 
 // newSession issues an access key for a role. The same role and session name always get the same key.
 func (s *Server) newSession(roleARN, sessionName string) (accessKey, arn string) {
 	role := roleARN[strings.LastIndexByte(roleARN, '/')+1:]
-	arn = "arn:aws:sts::" + accountID + ":assumed-role/" + role + "/" + sessionName
+	arn = s.globalARN("sts", "assumed-role/"+role+"/"+sessionName)
 	accessKey = "ASIA" + strings.ToUpper(stableHex(arn, 16))
 	s.sessions[accessKey] = arn
 	return accessKey, arn

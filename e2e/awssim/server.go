@@ -41,6 +41,7 @@ type Server struct {
 // world is everything that a reset forgets.
 type world struct {
 	clock      *clock
+	seeding    bool // the services are being set up
 	settings   simapi.Settings
 	operations map[string]*operation
 	faults     faults
@@ -48,6 +49,7 @@ type world struct {
 	stream     []simapi.Event
 	sessions   map[string]string // temporary access keys and the ARN they act as
 	lastID     int
+	pages      map[string]any // the rests of paged listings
 	services
 	extensions
 }
@@ -69,7 +71,7 @@ func New(o Options) *Server {
 }
 
 func (s *Server) newWorld(c *clock) world {
-	return world{clock: c, settings: s.options.Settings, operations: map[string]*operation{}, calls: callLog{out: s.options.CallLog}, sessions: map[string]string{}}
+	return world{clock: c, settings: s.options.Settings, operations: map[string]*operation{}, calls: callLog{out: s.options.CallLog}, sessions: map[string]string{}, pages: map[string]any{}}
 }
 
 // reset forgets everything but the time.
@@ -141,19 +143,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.sideway.ServeHTTP(w, r)
 		return
 	}
-	scope := credentialScope.FindStringSubmatch(r.Header.Get("Authorization"))
-	if scope == nil {
-		http.Error(w, "the request carries no AWS signature (version 4)", http.StatusForbidden)
-		return
-	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	q := newRequest(scope[3], r, body)
+	accessKey, service := "anonymous", "sts" // AssumeRoleWithWebIdentity is the one call that comes unsigned
+	if scope := credentialScope.FindStringSubmatch(r.Header.Get("Authorization")); scope != nil {
+		accessKey, service = scope[1], scope[3]
+	}
+	q := newRequest(service, r, body)
+	if accessKey == "anonymous" && q.operation != "AssumeRoleWithWebIdentity" {
+		http.Error(w, "the request carries no AWS signature (version 4)", http.StatusForbidden)
+		return
+	}
 	op, form := s.route(q)
-	s.reply(w, q, s.execute(r.Context(), q, op, form, scope[1]))
+	s.reply(w, q, s.execute(r.Context(), q, op, form, accessKey))
 }
 
 // request is an AWS request before it is decoded.

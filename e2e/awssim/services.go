@@ -10,7 +10,11 @@ import (
 
 // services are the simulated AWS services; each reaches the others through the Server.
 type services struct {
+	sqs         *sqsService
+	events      *eventsService
+	iam         *iamService
 	ec2         *ec2Service
+	ssm         *ssmService
 	autoscaling *autoscalingService
 	cloudwatch  *cloudwatchService
 	quotas      *quotasService
@@ -19,7 +23,15 @@ type services struct {
 // setUp builds the services over an empty world. Every constructor registers its operations; a service may use those
 // made before it in its constructor, and all of them in its handlers.
 func (s *Server) setUp() {
+	s.seeding = true
+	defer func() { s.seeding = false }()
+	s.registerSTS()
+	s.registerPricing()
+	s.sqs = newSQS(s)
+	s.events = newEvents(s)
+	s.iam = newIAM(s)
 	s.ec2 = newEC2(s)
+	s.ssm = newSSM(s)
 	s.cloudwatch = newCloudWatch(s)
 	s.autoscaling = newAutoscaling(s)
 	s.quotas = newServiceQuotas(s)
@@ -44,5 +56,5 @@ type extensions struct {
 	vCPULimit func(instanceType string, spot bool) (limit float64, ok bool)
 }
 
-// defaultSettings are the binary's, close to what AWS takes but kind to whoever waits.
-var defaultSettings = simapi.Settings{PendingDelay: time.Second, BootDelay: 5 * time.Second, ShutdownDelay: 2 * time.Second}
+// DefaultSettings are the binary's, close to what AWS takes but kind to whoever waits.
+var DefaultSettings = simapi.Settings{PendingDelay: time.Second, BootDelay: 5 * time.Second, ShutdownDelay: 2 * time.Second}

@@ -74,7 +74,11 @@ func (t *table[T]) add(key string, value *T) {
 	for len(r.versions) > 1 && !r.versions[1].since.After(horizon) {
 		r.versions = r.versions[1:]
 	}
-	r.versions = append(r.versions, version[T]{since: t.s.now(), value: value})
+	since := t.s.now()
+	if t.s.seeding {
+		since = time.Time{} // there since ever: what a world begins with does not lag
+	}
+	r.versions = append(r.versions, version[T]{since: since, value: value})
 	t.s.dirty = true
 }
 
