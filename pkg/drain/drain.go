@@ -1,0 +1,86 @@
+package drain
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// PassLimit is for how long one pass evicts at most.
+const PassLimit = 10 * time.Second
+
+// Drainer works on one node at a time; several goroutines may share it.
+type Drainer struct {
+	client client.Client
+	live   client.Reader
+	clock  func() time.Time
+
+	mu sync.Mutex
+	// notBefore is until when the API server asked to be left alone.
+	notBefore time.Time
+}
+
+// New gives a Drainer. The client writes, and reads PodDisruptionBudgets, from a cache if it has one; live reads nodes and pods
+// past every cache, pods by node only.
+func New(c client.Client, live client.Reader, clock func() time.Time) *Drainer {
+	return &Drainer{client: c, live: live, clock: clock}
+}
+
+// State says what has to leave the node before its instance may end, and which of those pods wait for something that is plain
+// without asking the Eviction API. It writes nothing. A node that is gone has nothing left on it.
+func (d *Drainer) State(ctx context.Context, node string) (inventory.DrainState, error) {
+	state := inventory.DrainState{Node: node}
+	object, err := d.node(ctx, node)
+	if err != nil || object == nil {
+		return state, err
+	}
+	pods, err := d.pods(ctx, node)
+	if err != nil {
+		return state, err
+	}
+	state.Evictable = len(pods)
+	for i := range pods {
+		if reason := waits(&pods[i], d.clock()); reason != nil {
+			state.Blocked = append(state.Blocked, *reason)
+		}
+	}
+	return state, nil
+}
+
+// Pass evicts what may leave the node now, for at most PassLimit, and says what may not. A pod that was evicted counts as left
+// on the node until it is gone. The state is good beside an error, too: what is counted there is still on the node. It refuses
+// with *NotBegunError where Begin has not been called.
+func (d *Drainer) Pass(ctx context.Context, node string) (inventory.DrainState, error) {
+	state := inventory.DrainState{Node: node}
+	object, err := d.node(ctx, node)
+	if err != nil || object == nil {
+		return state, err
+	}
+	if object.Annotations[v1alpha1.AnnotationDraining] == "" {
+		return state, &NotBegunError{Node: node}
+	}
+	pods, err := d.pods(ctx, node)
+	if err != nil {
+		return state, err
+	}
+	state.Evictable = len(pods)
+	p := d.newPass()
+	for i := range pods {
+		gone, reason, err := p.step(ctx, &pods[i])
+		if gone {
+			state.Evictable--
+		}
+		if reason != nil {
+			state.Blocked = append(state.Blocked, *reason)
+		}
+		if err != nil {
+			return state, err
+		}
+	}
+	return state, nil
+}

@@ -1,0 +1,193 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// defaultRetryAfter is how long to leave the API server alone when it does not say; client-go's own first step.
+const defaultRetryAfter = time.Second
+
+// pass is one bounded walk over a node's pods.
+type pass struct {
+	*Drainer
+	deadline time.Time
+	budgets  budgets
+	// full are the budgets that refused a pod in this pass: asking again for the next healthy pod is a call for nothing.
+	full map[types.NamespacedName]bool
+}
+
+func (d *Drainer) newPass() *pass {
+	return &pass{
+		Drainer:  d,
+		deadline: d.clock().Add(PassLimit),
+		budgets:  budgets{reader: d.client, listed: map[string][]policyv1.PodDisruptionBudget{}},
+		full:     map[types.NamespacedName]bool{},
+	}
+}
+
+// step evicts one pod, if that may be now. It says whether the pod is gone for good, or why it stays; neither when it is on its
+// way or when the pass has no time left.
+func (p *pass) step(ctx context.Context, pod *corev1.Pod) (gone bool, reason *inventory.BlockedPod, err error) {
+	now := p.clock()
+	if reason := waits(pod, now); reason != nil {
+		return false, reason, nil
+	}
+	if until := p.busyUntil(); now.Before(until) {
+		return false, throttled(pod, until), nil
+	}
+	if !now.Before(p.deadline) {
+		return false, nil, nil
+	}
+	matching, err := p.budgets.of(ctx, pod)
+	if err != nil {
+		return false, nil, err
+	}
+	if reason := p.refused(pod, matching); reason != nil {
+		return false, reason, nil
+	}
+	// The clock bounds the pass, this bounds the one call: client-go repeats a throttled one by itself, ten times.
+	call, cancel := context.WithTimeout(ctx, p.deadline.Sub(now))
+	defer cancel()
+	err = p.client.SubResource("eviction").Create(call, pod, eviction(pod))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return false, p.slowDown(pod, defaultRetryAfter), nil
+	}
+	return p.answer(pod, matching, err)
+}
+
+// eviction asks for this very pod, never for its namesake, with the pod's own grace period. Grace 0 would take a pod out of the
+// API while it may still run, so a pod that asks for it gets one second.
+func eviction(pod *corev1.Pod) *policyv1.Eviction {
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil && *grace < 1 {
+		options.GracePeriodSeconds = ptr.To[int64](1)
+	}
+	return &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: options,
+	}
+}
+
+// refused spares calls whose answer is known: a budget whose status is behind its spec makes the API server answer "later", and
+// client-go would sleep on that.
+func (p *pass) refused(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) *inventory.BlockedPod {
+	if len(matching) != 1 || pod.Status.Phase != corev1.PodRunning {
+		return nil
+	}
+	budget := matching[0]
+	behind := budget.Status.ObservedGeneration < budget.Generation
+	if !behind && !(p.full[client.ObjectKeyFromObject(&budget)] && ready(pod)) {
+		return nil
+	}
+	return p.noRoom(pod, matching)
+}
+
+// answer reads the Eviction API's answer by its codes and causes, never by its words.
+func (p *pass) answer(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget, err error) (gone bool, _ *inventory.BlockedPod, _ error) {
+	switch {
+	case err == nil, apierrors.IsConflict(err): // a conflict is another pod of that name, or one that changed: look again next time
+		return false, nil, nil
+	case apierrors.IsNotFound(err):
+		return true, nil, nil
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), aboutBudget(err):
+		return false, p.noRoom(pod, matching), nil
+	case apierrors.IsTooManyRequests(err):
+		seconds, _ := apierrors.SuggestsClientDelay(err)
+		return false, p.slowDown(pod, max(time.Duration(seconds)*time.Second, defaultRetryAfter)), nil
+	case len(matching) > 1 && code(err) == http.StatusInternalServerError:
+		return false, twoBudgets(pod, matching), nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return false, blocked(pod, inventory.BlockedTerminating, "its namespace is being deleted and takes it along"), nil
+	case deniedByRole(err):
+		return false, nil, wrap(err, "create", "pods/eviction", pod.Namespace+"/"+pod.Name)
+	default:
+		return false, blocked(pod, inventory.BlockedError, fmt.Sprintf("the API server refused the eviction: %v", err)), nil
+	}
+}
+
+func (p *pass) noRoom(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) *inventory.BlockedPod {
+	b := blocked(pod, inventory.BlockedByPDB, "waits for room in "+describe(matching))
+	b.PDBs = names(matching)
+	for _, name := range b.PDBs {
+		p.full[name] = true
+	}
+	return b
+}
+
+func twoBudgets(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) *inventory.BlockedPod {
+	b := blocked(pod, inventory.BlockedByTwoPDBs,
+		fmt.Sprintf("%s select it, and the Eviction API refuses such a pod for ever: change one selector or delete one budget", describe(matching)))
+	b.PDBs = names(matching)
+	return b
+}
+
+func throttled(pod *corev1.Pod, until time.Time) *inventory.BlockedPod {
+	return blocked(pod, inventory.BlockedByThrottling,
+		fmt.Sprintf("the API server is busy; castoff asks again after %s", until.UTC().Format(time.RFC3339)))
+}
+
+// slowDown ends this pass's evictions, and those of every other node, until the API server wants to be asked again.
+func (p *pass) slowDown(pod *corev1.Pod, after time.Duration) *inventory.BlockedPod {
+	until := p.clock().Add(after)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until.After(p.notBefore) {
+		p.notBefore = until
+	}
+	return throttled(pod, p.notBefore)
+}
+
+func (d *Drainer) busyUntil() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.notBefore
+}
+
+// aboutBudget says whether a 403 is about the budget's own state (the disruption controller is behind), not about rights.
+func aboutBudget(err error) bool {
+	kind := deniedKind(err)
+	return kind == "poddisruptionbudget" || kind == "poddisruptionbudgets"
+}
+
+// deniedByRole says whether a 403 is the authorizer's: it alone names the resource that was asked for. Webhooks deny, too.
+func deniedByRole(err error) bool { return deniedKind(err) == "pods" }
+
+func deniedKind(err error) string {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsForbidden(err) || status.ErrStatus.Details == nil {
+		return ""
+	}
+	return status.ErrStatus.Details.Kind
+}
+
+// code is the HTTP code inside the answer. The one for two budgets has a code and no reason.
+func code(err error) int32 {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return 0
+	}
+	return status.ErrStatus.Code
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,129 @@
+package drain
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// taintValue is the value of TaintLegacy. Cluster Autoscaler's node templates need one, so the taint always has it.
+const taintValue = "true"
+
+// Mark notes on the node which pool it belongs to, by an annotation alone: labels, taints and cordons would make a Cluster
+// Autoscaler that still manages the group scale it. A node that is gone needs no mark.
+func (d *Drainer) Mark(ctx context.Context, node, pool string) error {
+	return d.patch(ctx, node, func(n *corev1.Node) {
+		n.Annotations = with(n.Annotations, v1alpha1.AnnotationLegacy, pool)
+	})
+}
+
+// Fence keeps new pods off the node once Karpenter serves its pool, in one patch that fails if the node changed meanwhile:
+// labels, a cordon, and the marker taint. A cordon that is somebody else's stays so. Cordoned nodes still run DaemonSets.
+// A node that is gone needs no fence.
+func (d *Drainer) Fence(ctx context.Context, node, pool string) error {
+	return d.patch(ctx, node, func(n *corev1.Node) {
+		n.Labels = with(n.Labels, v1alpha1.LabelPool, pool)
+		n.Labels = with(n.Labels, v1alpha1.LabelScaler, v1alpha1.ScalerKarpenter)
+		if !n.Spec.Unschedulable {
+			n.Spec.Unschedulable = true
+			n.Annotations = with(n.Annotations, v1alpha1.AnnotationCordonedBy, v1alpha1.CordonedByCastoff)
+		}
+		effect := corev1.TaintEffectPreferNoSchedule
+		if n.Annotations[v1alpha1.AnnotationDraining] != "" {
+			effect = corev1.TaintEffectNoSchedule // a node that is drained is fenced harder, and stays so
+		}
+		n.Spec.Taints = withLegacyTaint(n.Spec.Taints, effect)
+	})
+}
+
+// Begin opens the node's drain: Pass refuses to evict before it. From here on even pods that tolerate a cordon stay away, and
+// load balancers stop sending traffic before the pods go. The time of the first call is kept.
+func (d *Drainer) Begin(ctx context.Context, node string) error {
+	return d.patch(ctx, node, func(n *corev1.Node) {
+		if n.Annotations[v1alpha1.AnnotationDraining] == "" {
+			n.Annotations = with(n.Annotations, v1alpha1.AnnotationDraining, d.clock().UTC().Format(time.RFC3339))
+		}
+		if _, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]; !excluded {
+			n.Labels = with(n.Labels, corev1.LabelNodeExcludeBalancers, "true")
+		}
+		n.Spec.Taints = withLegacyTaint(n.Spec.Taints, corev1.TaintEffectNoSchedule)
+	})
+}
+
+// Fenced says whether everything that Fence sets is there, whoever set it.
+func Fenced(n inventory.Node) bool {
+	return n.Labels[v1alpha1.LabelPool] != "" && n.Labels[v1alpha1.LabelScaler] == v1alpha1.ScalerKarpenter &&
+		n.Unschedulable && n.HasTaint(v1alpha1.TaintLegacy, "")
+}
+
+// Begun says whether everything that Begin sets is there, whoever set it.
+func Begun(n inventory.Node) bool {
+	_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
+	return n.Annotations[v1alpha1.AnnotationDraining] != "" && excluded &&
+		n.HasTaint(v1alpha1.TaintLegacy, corev1.TaintEffectNoSchedule)
+}
+
+// patch changes one node, and only if it still is as it was read: a list of taints is replaced as a whole. It writes nothing
+// where nothing is to change.
+func (d *Drainer) patch(ctx context.Context, name string, change func(*corev1.Node)) error {
+	node, err := d.node(ctx, name)
+	if err != nil || node == nil {
+		return err
+	}
+	before := node.DeepCopy()
+	change(node)
+	if equality.Semantic.DeepEqual(before, node) {
+		return nil
+	}
+	err = d.client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return wrap(client.IgnoreNotFound(err), "patch", "nodes", name)
+}
+
+// node reads the node past the cache; nil means that it is gone.
+func (d *Drainer) node(ctx context.Context, name string) (*corev1.Node, error) {
+	node := new(corev1.Node)
+	err := d.live.Get(ctx, client.ObjectKey{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return node, wrap(err, "get", "nodes", name)
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	m = maps.Clone(m)
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}
+
+// withLegacyTaint leaves one taint of castoff's key, with that effect, and all others in their order.
+func withLegacyTaint(taints []corev1.Taint, effect corev1.TaintEffect) []corev1.Taint {
+	want := corev1.Taint{Key: v1alpha1.TaintLegacy, Value: taintValue, Effect: effect}
+	if slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&want) && t.Value == want.Value }) &&
+		count(taints, want.Key) == 1 {
+		return taints
+	}
+	others := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == want.Key })
+	return append(others, want)
+}
+
+func count(taints []corev1.Taint, key string) int {
+	n := 0
+	for _, t := range taints {
+		if t.Key == key {
+			n++
+		}
+	}
+	return n
+}
