@@ -26,6 +26,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -211,9 +212,11 @@ func TestRecreatedPodIsNeverKilledByASecondDelete(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer watched.Stop()
 	const deletions = 60
+	want := map[string]bool{} // the pods that somebody asked to go
 	for range deletions {
 		pod, err := getPod(t, ns, "db-0")()
 		g.Expect(err).NotTo(HaveOccurred())
+		want[string(pod.UID)] = true
 		g.Expect(shared.Client.CoreV1().Pods(ns).Delete(t.Context(), "db-0", metav1.DeleteOptions{})).To(Succeed())
 		g.Eventually(func() (*corev1.Pod, error) {
 			next, err := getPod(t, ns, "db-0")()
@@ -223,18 +226,22 @@ func TestRecreatedPodIsNeverKilledByASecondDelete(t *testing.T) {
 			return next, nil
 		}, "20s", "10ms").Should(beReady())
 	}
+	last, err := getPod(t, ns, "db-0")()
+	g.Expect(err).NotTo(HaveOccurred())
+	want[string(last.UID)] = true
 	g.Expect(shared.Client.AppsV1().StatefulSets(ns).Delete(t.Context(), "db", metav1.DeleteOptions{})).To(Succeed())
 	ended := map[string]bool{}
 	for event := range watched.ResultChan() {
 		pod, ok := event.Object.(*corev1.Pod)
-		if ok && event.Type == "DELETED" {
-			ended[string(pod.UID)] = true
+		if !ok || event.Type != watch.Deleted {
+			continue
 		}
-		if len(ended) == deletions+1 {
-			break // the set's own deletion ends the last
+		ended[string(pod.UID)] = true
+		if pod.UID == last.UID {
+			break
 		}
 	}
-	g.Expect(ended).To(HaveLen(deletions + 1))
+	g.Expect(ended).To(Equal(want))
 }
 
 func TestEvictionOfTwoPodsRespectsTheBudget(t *testing.T) {
