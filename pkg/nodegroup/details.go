@@ -1,0 +1,111 @@
+package nodegroup
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
+)
+
+func (c *Client) scalingPolicies(ctx context.Context, asg string) ([]inventory.ScalingPolicy, error) {
+	var out []inventory.ScalingPolicy
+	pages := autoscaling.NewDescribePoliciesPaginator(c.asg, &autoscaling.DescribePoliciesInput{AutoScalingGroupName: aws.String(asg)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, awsapi.Wrap(err, "autoscaling:DescribePolicies", "Auto Scaling group "+asg)
+		}
+		for _, p := range page.ScalingPolicies {
+			out = append(out, scalingPolicy(p))
+		}
+	}
+	slices.SortFunc(out, func(a, b inventory.ScalingPolicy) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func (c *Client) scheduledActions(ctx context.Context, asg string) ([]inventory.ScheduledAction, error) {
+	var out []inventory.ScheduledAction
+	pages := autoscaling.NewDescribeScheduledActionsPaginator(c.asg, &autoscaling.DescribeScheduledActionsInput{AutoScalingGroupName: aws.String(asg)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, awsapi.Wrap(err, "autoscaling:DescribeScheduledActions", "Auto Scaling group "+asg)
+		}
+		for _, a := range page.ScheduledUpdateGroupActions {
+			out = append(out, scheduledAction(a))
+		}
+	}
+	slices.SortFunc(out, func(a, b inventory.ScheduledAction) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// lifecycleHooks are read when the group is first seen, and again while a hook holds one of its instances: only then do
+// they decide anything, and they hardly ever change.
+func (c *Client) lifecycleHooks(ctx context.Context, g inventory.NodeGroup) ([]inventory.LifecycleHook, error) {
+	waiting := slices.ContainsFunc(g.Instances, func(i inventory.Instance) bool { return strings.HasSuffix(i.Lifecycle, ":Wait") })
+	if hooks, ok := c.cache.hooks.get(g.AutoScalingGroup); ok && !waiting {
+		return slices.Clone(hooks), nil
+	}
+	out, err := c.asg.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup)})
+	if err != nil {
+		return nil, awsapi.Wrap(err, "autoscaling:DescribeLifecycleHooks", "Auto Scaling group "+g.AutoScalingGroup)
+	}
+	var hooks []inventory.LifecycleHook
+	for _, h := range out.LifecycleHooks {
+		hooks = append(hooks, lifecycleHook(h))
+	}
+	slices.SortFunc(hooks, func(a, b inventory.LifecycleHook) int { return strings.Compare(a.Name, b.Name) })
+	c.cache.hooks.put(g.AutoScalingGroup, hooks)
+	return slices.Clone(hooks), nil
+}
+
+// endedRefreshes are the states from which an instance refresh does nothing more. A state that AWS adds counts as one
+// in progress: waiting is the safe mistake.
+var endedRefreshes = []astypes.InstanceRefreshStatus{
+	astypes.InstanceRefreshStatusSuccessful, astypes.InstanceRefreshStatusFailed, astypes.InstanceRefreshStatusCancelled,
+	astypes.InstanceRefreshStatusRollbackSuccessful, astypes.InstanceRefreshStatusRollbackFailed,
+}
+
+// processInstanceRefresh suspended means that no refresh goes on, nor begins.
+const processInstanceRefresh = "InstanceRefresh"
+
+// instanceRefresh is the status of the refresh that has not ended; a group has at most one, and it is listed first.
+func (c *Client) instanceRefresh(ctx context.Context, g inventory.NodeGroup) (string, error) {
+	if g.Suspends(processInstanceRefresh) {
+		return "", nil
+	}
+	out, err := c.asg.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup), MaxRecords: aws.Int32(1)})
+	if err != nil {
+		return "", awsapi.Wrap(err, "autoscaling:DescribeInstanceRefreshes", "Auto Scaling group "+g.AutoScalingGroup)
+	}
+	for _, r := range out.InstanceRefreshes {
+		if !slices.Contains(endedRefreshes, r.Status) {
+			return string(r.Status), nil
+		}
+	}
+	return "", nil
+}
+
+// launchError is what the group's last scaling activity says when it failed. A group that has as many instances as it
+// wants has nothing to say; weighted groups, whose desired capacity counts units, are always asked.
+func (c *Client) launchError(ctx context.Context, g inventory.NodeGroup) (string, error) {
+	if g.InService() >= int(g.Desired) {
+		return "", nil
+	}
+	out, err := c.asg.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup), MaxRecords: aws.Int32(1)})
+	if err != nil {
+		return "", awsapi.Wrap(err, "autoscaling:DescribeScalingActivities", "Auto Scaling group "+g.AutoScalingGroup)
+	}
+	for _, a := range out.Activities {
+		if a.StatusCode == astypes.ScalingActivityStatusCodeFailed {
+			return aws.ToString(a.StatusMessage), nil
+		}
+	}
+	return "", nil
+}
