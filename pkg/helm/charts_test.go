@@ -26,9 +26,9 @@ const digestOfTest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012
 
 func castoffChart() fs.FS { return os.DirFS("../../charts/castoff") }
 
-func engineRelease() Release {
-	return Engine{Image: "ghcr.io/castoff-sh/provisioner:0.1.0", ClusterName: "harbor", InterruptionQueue: "harbor"}.Release()
-}
+var engineOfTest = Engine{Image: "ghcr.io/castoff-sh/provisioner:0.1.0", ClusterName: "harbor", InterruptionQueue: "harbor"}
+
+func engineRelease() Release { return engineOfTest.Release() }
 
 func castoffRelease() Release {
 	return Release{Name: "castoff", Namespace: "castoff-system", Chart: castoffChart()}

@@ -64,11 +64,11 @@ func New(config *rest.Config, now func() time.Time) (*Client, error) {
 func (c *Client) Observe(ctx context.Context, r Release) (State, error) {
 	p, cfg, state, err := c.observe(ctx, r)
 	if err != nil || state.Status != NotInstalled {
-		return state, err
+		return state, classed(err)
 	}
 	found, err := survey(ctx, cfg, p)
 	if err != nil {
-		return State{}, err
+		return State{}, classed(err)
 	}
 	if found.foreign != nil {
 		state.Status, state.Owner, state.Object = Foreign, found.foreign.Owner, found.foreign.Object
@@ -81,6 +81,11 @@ func (c *Client) Observe(ctx context.Context, r Release) (State, error) {
 // wait until anything is ready. Once begun, Helm's own work ends within its request timeouts even if ctx is cancelled.
 // Errors: *ValuesError (terminal), *ForeignError (a person decides), *PendingError (not yet), or the cluster's (try again).
 func (c *Client) Apply(ctx context.Context, r Release) (State, error) {
+	state, err := c.apply(ctx, r)
+	return state, classed(err)
+}
+
+func (c *Client) apply(ctx context.Context, r Release) (State, error) {
 	p, cfg, state, err := c.observe(ctx, r)
 	if err != nil {
 		return state, err
@@ -107,7 +112,7 @@ func (c *Client) Apply(ctx context.Context, r Release) (State, error) {
 func (c *Client) mayApply(r Release, state State) error {
 	switch state.Status {
 	case Foreign:
-		return &ForeignError{Object: "Helm release " + r.String(), Owner: state.Owner}
+		return state.foreign(r)
 	case Pending:
 		if c.now().Sub(state.Since) < PendingGrace {
 			return &PendingError{Release: r.String(), Since: state.Since, Grace: PendingGrace}
@@ -121,16 +126,16 @@ func (c *Client) mayApply(r Release, state State) error {
 func (c *Client) Uninstall(ctx context.Context, r Release) error {
 	_, cfg, state, err := c.observe(ctx, r)
 	if err != nil || state.Status == NotInstalled {
-		return err
+		return classed(err)
 	}
 	if err := c.mayApply(r, state); err != nil {
-		return err
+		return classed(err)
 	}
 	uninstall := action.NewUninstall(cfg)
 	uninstall.DisableHooks = true
 	uninstall.IgnoreNotFound = true
 	if _, err := uninstall.Run(r.Name); err != nil {
-		return fmt.Errorf("release %s: uninstalling: %w", r, err)
+		return classed(fmt.Errorf("release %s: uninstalling: %w", r, err))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	"helm.sh/helm/v3/pkg/release"
@@ -27,7 +28,15 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // the API server's harness complains without one
+	os.Exit(m.Run())
+}
 
 // cluster is a real API server with RBAC on. Each test has its own: releases have fixed names.
 type cluster struct {
@@ -122,6 +131,11 @@ func TestEngineLifecycle(t *testing.T) {
 	}
 	checkSecret(t, c, "sh.helm.release.v1.karpenter.v1", "deployed")
 
+	wantSeen := inventory.Engine{Release: inventory.ReleaseDeployed, ReleaseCurrent: true}
+	if seen, err := helm.ObserveEngine(ctx, engineOfTest); err != nil || !cmp.Equal(seen, wantSeen) {
+		t.Errorf("as the inventory sees it: %+v, %v; want %+v", seen, err, wantSeen)
+	}
+
 	t.Run("AgainWritesNothing", func(t *testing.T) {
 		before := versions(t, c)
 		if again, err := helm.Apply(ctx, engine); err != nil || !cmp.Equal(again, state) {
@@ -202,7 +216,7 @@ func versions(t *testing.T, c *cluster) map[string]string {
 	return result
 }
 
-// TestStuckInstall: a castoff died between recording the release and making its objects.
+// TestStuckInstall: a castoff died between recording the release and making all of its objects.
 func TestStuckInstall(t *testing.T) {
 	c := startCluster(t)
 	c.installCastoff(t)
@@ -217,18 +231,20 @@ func TestStuckInstall(t *testing.T) {
 	if err := cfg.Releases.Create(stuck); err != nil {
 		t.Fatal(err)
 	}
-	resources, err := cfg.KubeClient.Build(strings.NewReader(firstDocument(p.manifest)), false)
-	if err != nil {
+	made := find[*corev1.ServiceAccount](t, rendered(t, engine), "karpenter")
+	made.Annotations = map[string]string{helmName: "karpenter", helmNamespace: "kube-system"}
+	if err := c.Create(ctx, made); err != nil {
 		t.Fatal(err)
-	}
-	if err := resources[0].Get(); !apierrors.IsNotFound(err) {
-		t.Fatalf("the first object is there already: %v", err)
 	}
 
 	helm.now = func() time.Time { return begun.Add(PendingGrace / 2) }
 	state, err := helm.Observe(ctx, engine)
 	if err != nil || state.Status != Pending || state.Since.Sub(begun).Abs() > time.Second {
 		t.Errorf("observed %+v, %v; want Pending since %s", state, err, begun)
+	}
+	seen, err := helm.ObserveEngine(ctx, engineOfTest)
+	if err != nil || seen.Release != inventory.ReleasePending || !strings.Contains(seen.ReleaseMessage, "pending since "+state.Since.Format(time.RFC3339)) {
+		t.Errorf("as the inventory sees it: %+v, %v", seen, err)
 	}
 	var pending *PendingError
 	if _, err := helm.Apply(ctx, engine); !errors.As(err, &pending) {
@@ -241,9 +257,10 @@ func TestStuckInstall(t *testing.T) {
 	}
 	checkSecret(t, c, "sh.helm.release.v1.karpenter.v2", "deployed")
 	get(t, c, "kube-system", "karpenter", &appsv1.Deployment{})
+	if got := get(t, c, "kube-system", "karpenter", &corev1.ServiceAccount{}).UID; got != made.UID {
+		t.Error("an object that was made already was made anew")
+	}
 }
-
-func firstDocument(manifest string) string { return strings.Split(manifest, "---\n")[1] }
 
 // TestForeignObject: somebody applied a Karpenter by hand. It is named, left alone, and once it is gone the next attempt goes on.
 func TestForeignObject(t *testing.T) {
@@ -270,6 +287,10 @@ func TestForeignObject(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, versions(t, c)); diff != "" {
 		t.Errorf("something was written (-before +after):\n%s", diff)
+	}
+	seen, err := helm.ObserveEngine(ctx, engineOfTest)
+	if err != nil || seen.Release != inventory.ReleaseForeign || seen.ReleaseMessage != want.Error() {
+		t.Errorf("as the inventory sees it: %+v, %v; want Foreign with %q", seen, err, want.Error())
 	}
 
 	if err := c.Delete(ctx, theirs); err != nil {
@@ -319,6 +340,9 @@ func TestCRDs(t *testing.T) {
 	if diff := cmp.Diff(theirs.Spec, kept.Spec); diff != "" {
 		t.Errorf("another owner's CRD was changed (-before +after):\n%s", diff)
 	}
+	if seen, err := helm.ObserveEngine(ctx, engineOfTest); err != nil || seen.CRDsCurrent || seen.CRDForeign != want.Error() {
+		t.Errorf("as the inventory sees it: %+v, %v; want %q", seen, err, want.Error())
+	}
 	wantStatuses := map[string]CRDStatus{
 		"nodepools.karpenter.sh": CRDForeign, "nodeclaims.karpenter.sh": CRDCurrent, "nodeoverlays.karpenter.sh": CRDCurrent,
 		"ec2nodeclasses.karpenter.k8s.aws": CRDCurrent, "capacitybuffers.autoscaling.x-k8s.io": CRDCurrent,
@@ -333,7 +357,10 @@ func TestCRDs(t *testing.T) {
 		}
 		g := gomega.NewWithT(t)
 		g.Eventually(func() error { return helm.ApplyCRDs(ctx) }, "30s", "100ms").Should(gomega.Succeed())
-		g.Eventually(func() (bool, error) { return allCurrentAndEstablished(ctx, helm) }, "30s", "100ms").Should(gomega.BeTrue())
+		g.Eventually(func() (bool, error) {
+			seen, err := helm.ObserveEngine(ctx, engineOfTest)
+			return seen.CRDsCurrent && seen.CRDForeign == "", err
+		}, "30s", "100ms").Should(gomega.BeTrue())
 	})
 	t.Run("AgainWritesNothing", func(t *testing.T) {
 		before := versions(t, c)
@@ -402,16 +429,6 @@ func statuses(t *testing.T, helm *Client) map[string]CRDStatus {
 		result[crd.Name] = crd.Status
 	}
 	return result
-}
-
-func allCurrentAndEstablished(ctx context.Context, helm *Client) (bool, error) {
-	crds, err := helm.ObserveCRDs(ctx)
-	for _, crd := range crds {
-		if crd.Status != CRDCurrent || !crd.Established || crd.Owner != "" {
-			return false, err
-		}
-	}
-	return len(crds) == 5, err
 }
 
 // TestUpstreamTakesOver: what the names are chosen for. Upstream's own chart, as its module ships it, upgrades castoff's release,

@@ -84,7 +84,7 @@ func (c *Client) ObserveCRDs(ctx context.Context) ([]CRD, error) {
 		if apierrors.IsNotFound(err) {
 			got = nil
 		} else if err != nil {
-			return nil, fmt.Errorf("reading CRD %s: %w", want.Name, err)
+			return nil, classed(fmt.Errorf("reading CRD %s: %w", want.Name, err))
 		}
 		states = append(states, classifyCRD(want, got))
 	}
@@ -145,7 +145,7 @@ func (c *Client) ApplyCRDs(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(foreign...)
+	return classed(errors.Join(foreign...))
 }
 
 // applyCRD uses server-side apply for the first write too: fields that a later version drops are then dropped in the cluster.
@@ -165,7 +165,7 @@ func (c *Client) applyCRD(ctx context.Context, crd *apiextensionsv1.CustomResour
 	}
 	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force}
 	if _, err := c.crds.Patch(ctx, crd.Name, types.ApplyPatchType, patch, options); err != nil {
-		return fmt.Errorf("applying CRD %s: %w", crd.Name, err)
+		return classed(fmt.Errorf("applying CRD %s: %w", crd.Name, err))
 	}
 	return nil
 }

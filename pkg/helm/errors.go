@@ -1,9 +1,14 @@
 package helm
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // Problem is one value that a chart does not accept.
@@ -66,4 +71,16 @@ type PendingError struct {
 func (e *PendingError) Error() string {
 	return fmt.Sprintf("release %s: another operation has been pending since %s; it is taken over %s after that",
 		e.Release, e.Since.Format(time.RFC3339), e.Grace)
+}
+
+// classed marks an error with its class for callers: terminal if a person has to mend values, an object of another owner, or
+// castoff's rights. Helm reports a refused upgrade as a sentence without its cause; that counts as one to try again.
+func classed(err error) error {
+	switch {
+	case errors.As(err, new(*ValuesError)), errors.As(err, new(*ForeignError)), apierrors.IsForbidden(err):
+		return inventory.Terminal(err)
+	case apierrors.IsTooManyRequests(err):
+		return inventory.Throttled(err)
+	}
+	return err
 }

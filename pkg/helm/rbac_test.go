@@ -195,3 +195,40 @@ func TestRightsFollowValues(t *testing.T) {
 		})
 	}
 }
+
+// TestEngineRightsAreUpstreams: the engine is upstream's code, so it needs what upstream's chart grants, no more and no less. The
+// names differ, the rights must not.
+func TestEngineRightsAreUpstreams(t *testing.T) {
+	theirs := rules(rendered(t, Release{
+		Name: "karpenter", Namespace: "kube-system", Chart: upstreamChart(t), Values: map[string]any{"settings": map[string]any{"clusterName": "harbor"}},
+	}))
+	ours := rules(rendered(t, castoffRelease()))
+	for name, granted := range rules(rendered(t, engineRelease())) {
+		ours[name] = granted
+	}
+	pairs := map[string]string{
+		"ClusterRole castoff-engine": "ClusterRole karpenter", "ClusterRole castoff-engine-core": "ClusterRole karpenter-core",
+		"Role kube-system/karpenter": "Role kube-system/karpenter", "Role kube-system/karpenter-dns": "Role kube-system/karpenter-dns",
+	}
+	for our, their := range pairs {
+		if diff := cmp.Diff(expand(theirs[their]), expand(ours[our])); diff != "" {
+			t.Errorf("rights of %s against upstream's %s (-upstream +ours):\n%s", our, their, diff)
+		}
+	}
+}
+
+// expand lists single rights, sorted, so that rules may be grouped in any way.
+func expand(granted []rbacv1.PolicyRule) []string {
+	var rights []string
+	for _, rule := range granted {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					rights = append(rights, strings.TrimSpace(verb+" "+resource+"."+group+" "+strings.Join(rule.ResourceNames, ",")))
+				}
+			}
+		}
+	}
+	slices.Sort(rights)
+	return slices.Compact(rights)
+}

@@ -60,6 +60,15 @@ type State struct {
 	Object string
 }
 
+// foreign is a Foreign state as an error.
+func (s State) foreign(r Release) *ForeignError {
+	object := s.Object
+	if object == "" {
+		object = "Helm release " + r.String()
+	}
+	return &ForeignError{Object: object, Owner: s.Owner}
+}
+
 // chartIdentity is an annotation in Chart.yaml that tells castoff's charts from others of the same name. The engine's has to be
 // called "karpenter", as upstream's is.
 const chartIdentity = "castoff.sh/chart"

@@ -2,6 +2,7 @@ package helm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 var strictDecoder = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -150,13 +153,16 @@ func TestDigestSurvivesStorage(t *testing.T) {
 	r := engineRelease()
 	r.Values = merge(r.Values, map[string]any{"replicas": 3, "nodeSelector": map[string]string{"a": "b"}})
 	p := mustPrepare(t, r)
-	store := driver.NewMemory()
-	if err := store.Create("k", revision(p, 1, release.StatusDeployed)); err != nil {
+	stored, err := json.Marshal(revision(p, 1, release.StatusDeployed))
+	if err != nil {
 		t.Fatal(err)
 	}
-	again := mustPrepare(t, r)
-	if p.digest == "" || p.digest != again.digest {
-		t.Errorf("digests of the same release differ: %q, %q", p.digest, again.digest)
+	var read release.Release
+	if err := json.Unmarshal(stored, &read); err != nil {
+		t.Fatal(err)
+	}
+	if state := classify([]*release.Release{&read}, mustPrepare(t, r)); !state.Current || state.Digest == "" {
+		t.Errorf("the same release read back is not Current: %+v, want digest %s", state, p.digest)
 	}
 	r.Values = merge(r.Values, map[string]any{"replicas": 2})
 	if other := mustPrepare(t, r); other.digest == p.digest {
@@ -221,6 +227,7 @@ func TestApply(t *testing.T) {
 		now          time.Time
 		updateErr    error
 		wantErr      error // compared by type
+		wantClass    inventory.Class
 		wantState    Status
 		wantStatuses []release.Status
 	}{
@@ -249,7 +256,7 @@ func TestApply(t *testing.T) {
 		},
 		"PendingInstallRuns": {
 			reason: "another process may be at it", records: []*release.Release{revision(p, 1, "pending-install")}, release: small, now: noon.Add(PendingGrace - time.Second),
-			wantErr: &PendingError{}, wantState: Pending, wantStatuses: []release.Status{"pending-install"},
+			wantErr: &PendingError{}, wantClass: inventory.ClassRetry, wantState: Pending, wantStatuses: []release.Status{"pending-install"},
 		},
 		"PendingInstallDied": {
 			reason: "nobody is at it any more", records: []*release.Release{revision(p, 1, "pending-install")}, release: small, now: noon.Add(PendingGrace),
@@ -269,11 +276,11 @@ func TestApply(t *testing.T) {
 		},
 		"Foreign": {
 			reason: "somebody else's release is left alone", records: []*release.Release{revision(p, 1, "deployed", upstream)}, release: small, now: noon,
-			wantErr: &ForeignError{}, wantState: Foreign, wantStatuses: []release.Status{"deployed"},
+			wantErr: &ForeignError{}, wantClass: inventory.ClassTerminal, wantState: Foreign, wantStatuses: []release.Status{"deployed"},
 		},
 		"UpgradeFails": {
 			reason: "what was deployed stays deployed", records: []*release.Release{revision(p, 1, "deployed")}, release: blue, now: noon, updateErr: reset,
-			wantErr: reset, wantState: Deployed, wantStatuses: []release.Status{"deployed", "failed"},
+			wantErr: reset, wantClass: inventory.ClassRetry, wantState: Deployed, wantStatuses: []release.Status{"deployed", "failed"},
 		},
 	}
 	for name, tc := range cases {
@@ -283,6 +290,9 @@ func TestApply(t *testing.T) {
 			state, err := w.Apply(context.Background(), tc.release)
 			if !sameKind(tc.wantErr, err) {
 				t.Errorf("%s: error %v, want %T", tc.reason, err, tc.wantErr)
+			}
+			if err != nil && inventory.ClassOf(err) != tc.wantClass {
+				t.Errorf("%s: class %s, want %s", tc.reason, inventory.ClassOf(err), tc.wantClass)
 			}
 			if state.Status != tc.wantState {
 				t.Errorf("%s: status %s, want %s", tc.reason, state.Status, tc.wantState)
@@ -475,5 +485,32 @@ func TestExplain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestClassed(t *testing.T) {
+	resource := schema.GroupResource{Resource: "deployments"}
+	cases := map[string]struct {
+		reason string
+		err    error
+		want   inventory.Class
+	}{
+		"Values":    {reason: "somebody has to change them", err: fmt.Errorf("x: %w", &ValuesError{}), want: inventory.ClassTerminal},
+		"Foreign":   {reason: "somebody has to decide", err: errors.Join(&ForeignError{}, &ForeignError{}), want: inventory.ClassTerminal},
+		"Forbidden": {reason: "somebody has to give the right", err: apierrors.NewForbidden(resource, "a", errors.New("no")), want: inventory.ClassTerminal},
+		"Throttled": {reason: "not a failure", err: apierrors.NewTooManyRequests("slow down", 1), want: inventory.ClassThrottled},
+		"Pending":   {reason: "it ends by itself", err: &PendingError{}, want: inventory.ClassRetry},
+		"Conflict":  {reason: "somebody was faster", err: apierrors.NewConflict(resource, "a", errors.New("old")), want: inventory.ClassRetry},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := classed(tc.err)
+			if class := inventory.ClassOf(got); class != tc.want || !errors.Is(got, tc.err) {
+				t.Errorf("%s: class %s of %v, want %s", tc.reason, class, got, tc.want)
+			}
+		})
+	}
+	if err := classed(nil); err != nil {
+		t.Errorf("no error became %v", err)
 	}
 }
