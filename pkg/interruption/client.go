@@ -1,0 +1,131 @@
+// Package interruption is the port to Karpenter's early warnings: the SQS queue that it reads, and the five EventBridge
+// rules that feed it. What is there and fits is adopted; what is there, is not castoff's and does not fit is reported
+// and never written.
+package interruption
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// SQSAPI is what the port calls of SQS.
+type SQSAPI interface {
+	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
+	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
+	ListQueueTags(context.Context, *sqs.ListQueueTagsInput, ...func(*sqs.Options)) (*sqs.ListQueueTagsOutput, error)
+	CreateQueue(context.Context, *sqs.CreateQueueInput, ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error)
+	SetQueueAttributes(context.Context, *sqs.SetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error)
+}
+
+// EventsAPI is what the port calls of EventBridge.
+type EventsAPI interface {
+	ListRuleNamesByTarget(context.Context, *eventbridge.ListRuleNamesByTargetInput, ...func(*eventbridge.Options)) (*eventbridge.ListRuleNamesByTargetOutput, error)
+	DescribeRule(context.Context, *eventbridge.DescribeRuleInput, ...func(*eventbridge.Options)) (*eventbridge.DescribeRuleOutput, error)
+	ListTagsForResource(context.Context, *eventbridge.ListTagsForResourceInput, ...func(*eventbridge.Options)) (*eventbridge.ListTagsForResourceOutput, error)
+	PutRule(context.Context, *eventbridge.PutRuleInput, ...func(*eventbridge.Options)) (*eventbridge.PutRuleOutput, error)
+	PutTargets(context.Context, *eventbridge.PutTargetsInput, ...func(*eventbridge.Options)) (*eventbridge.PutTargetsOutput, error)
+}
+
+// Client is the port. It keeps no state.
+type Client struct {
+	sqs    SQSAPI
+	events EventsAPI
+}
+
+// New makes the port.
+func New(sqs SQSAPI, events EventsAPI) *Client { return &Client{sqs: sqs, events: events} }
+
+// state is what one look found.
+type state struct {
+	queue queueState
+	// missing are the kinds of events that no rule brings to the queue, and how their rule stands.
+	missing map[kind]ruleState
+	// conflict says what is in the way, and empty is nothing.
+	conflict string
+}
+
+// Observe looks at the queue and the rules, and changes nothing.
+func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster) (inventory.Interruption, error) {
+	s, err := c.look(ctx, cluster)
+	if err != nil {
+		return inventory.Interruption{}, err
+	}
+	out := inventory.Interruption{QueueName: QueueName(cluster.Name), QueueURL: s.queue.url, QueueARN: queueARN(cluster), Conflict: s.conflict}
+	switch {
+	case s.queue.url == "":
+		out.QueueARN = ""
+		out.Missing = append(out.Missing, "SQS queue "+out.QueueName)
+	case s.queue.drifted:
+		out.Missing = append(out.Missing, "attributes of SQS queue "+out.QueueName)
+	}
+	for _, k := range kinds {
+		if _, ok := s.missing[k]; ok {
+			out.Missing = append(out.Missing, "EventBridge rule "+ruleName(cluster.Name, k))
+		}
+	}
+	out.Ready = out.Conflict == "" && len(out.Missing) == 0
+	return out, nil
+}
+
+// Ensure makes what Observe would call missing. Every step stands on its own: after a crash, the next call makes the
+// rest. A conflict is a terminal error, and nothing is written.
+func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster) error {
+	s, err := c.look(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if s.conflict != "" {
+		return inventory.Terminal(fmt.Errorf("interruption queue of cluster %s: %s", cluster.Name, s.conflict))
+	}
+	if err := c.ensureQueue(ctx, cluster, s.queue); err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		if have, ok := s.missing[k]; ok {
+			if err := c.ensureRule(ctx, cluster, k, have); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// look reads the queue and the rules.
+func (c *Client) look(ctx context.Context, cluster inventory.Cluster) (state, error) {
+	queue, err := c.lookAtQueue(ctx, cluster)
+	if err != nil {
+		return state{}, err
+	}
+	s := state{queue: queue, missing: map[kind]ruleState{}}
+	var feeding []rule
+	if queue.url != "" {
+		if feeding, err = c.feedingRules(ctx, queueARN(cluster)); err != nil {
+			return state{}, err
+		}
+	}
+	conflicts := []string{}
+	if queue.foreign {
+		conflicts = append(conflicts, queueConflict(queue, feeding)...)
+	}
+	for _, k := range kinds {
+		if served(feeding, cluster, k, queue.foreign) {
+			continue
+		}
+		have, err := c.lookAtRule(ctx, cluster, k)
+		if err != nil {
+			return state{}, err
+		}
+		if have.conflict != "" {
+			conflicts = append(conflicts, have.conflict)
+		}
+		s.missing[k] = have
+	}
+	s.conflict = strings.Join(conflicts, "; ")
+	return s, nil
+}

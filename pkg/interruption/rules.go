@@ -1,0 +1,237 @@
+package interruption
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
+)
+
+// kind is one of the events that Karpenter acts on; its value ends the rule's name.
+type kind string
+
+// The five kinds, by what they warn of.
+const (
+	scheduledChange        kind = "health"
+	spotInterruption       kind = "spot"
+	rebalance              kind = "rebalance"
+	stateChange            kind = "state"
+	reservationInterrupted kind = "reservation"
+)
+
+// kinds in the order in which they are made and reported.
+var kinds = []kind{scheduledChange, spotInterruption, rebalance, stateChange, reservationInterrupted}
+
+// patterns are the events' sources and detail types (EventBridge event reference).
+var patterns = map[kind]pattern{
+	scheduledChange:        {Source: []string{"aws.health"}, DetailType: []string{"AWS Health Event"}},
+	spotInterruption:       {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Spot Instance Interruption Warning"}},
+	rebalance:              {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Instance Rebalance Recommendation"}},
+	stateChange:            {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Instance State-change Notification"}},
+	reservationInterrupted: {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Capacity Reservation Instance Interruption Warning"}},
+}
+
+// pattern is an event pattern that matches by source and detail type.
+type pattern struct {
+	Source     []string `json:"source,omitempty"`
+	DetailType []string `json:"detail-type,omitempty"`
+}
+
+func (p pattern) String() string {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return "" // two lists of strings always have a JSON form
+	}
+	return string(b)
+}
+
+// maxRuleName is EventBridge's limit (API reference, PutRule).
+const maxRuleName = 64
+
+// targetID names castoff's target in each rule.
+const targetID = "karpenter"
+
+// codeNoRule is EventBridge's code for a rule that does not exist.
+const codeNoRule = "ResourceNotFoundException"
+
+func ruleName(cluster string, k kind) string {
+	return awsapi.Shorten("castoff-"+cluster, maxRuleName-1-len(k)) + "-" + string(k)
+}
+
+// RuleNames are the names of the five rules that castoff makes for the cluster.
+func RuleNames(cluster string) []string {
+	var out []string
+	for _, k := range kinds {
+		out = append(out, ruleName(cluster, k))
+	}
+	return out
+}
+
+func ruleARN(c inventory.Cluster, k kind) string {
+	return fmt.Sprintf("arn:%s:events:%s:%s:rule/%s", c.Partition, c.Region, c.Account, ruleName(c.Name, k))
+}
+
+// rule is an EventBridge rule as seen.
+type rule struct {
+	name    string
+	enabled bool
+	// members are the keys of its event pattern and what they match.
+	members map[string][]any
+}
+
+func parseRule(out *eventbridge.DescribeRuleOutput) rule {
+	r := rule{name: aws.ToString(out.Name), enabled: out.State == types.RuleStateEnabled}
+	members := map[string]json.RawMessage{}
+	if json.Unmarshal([]byte(aws.ToString(out.EventPattern)), &members) != nil {
+		return r // a rule on a schedule has no pattern
+	}
+	r.members = map[string][]any{}
+	for key, raw := range members {
+		var list []any
+		if json.Unmarshal(raw, &list) != nil {
+			list = []any{string(raw)} // "detail" holds an object
+		}
+		r.members[key] = list
+	}
+	return r
+}
+
+// brings says whether the rule passes on every event of the kind: it matches it, and nothing narrows it.
+func (r rule) brings(k kind) bool {
+	p := patterns[k]
+	for key := range r.members {
+		if key != "source" && key != "detail-type" {
+			return false
+		}
+	}
+	return r.enabled && slices.Contains(r.members["source"], any(p.Source[0])) && slices.Contains(r.members["detail-type"], any(p.DetailType[0]))
+}
+
+// carriesUnknown says whether the rule also passes on events that Karpenter does not act on.
+func (r rule) carriesUnknown() bool {
+	if !r.enabled {
+		return false
+	}
+	known := func(t any) bool {
+		return slices.ContainsFunc(kinds, func(k kind) bool { return any(patterns[k].DetailType[0]) == t })
+	}
+	for _, t := range r.members["detail-type"] {
+		if !known(t) {
+			return true
+		}
+	}
+	return len(r.members["detail-type"]) == 0
+}
+
+// feedingRules are the rules of the default event bus that have the queue as a target.
+func (c *Client) feedingRules(ctx context.Context, queue string) ([]rule, error) {
+	var out []rule
+	in := &eventbridge.ListRuleNamesByTargetInput{TargetArn: aws.String(queue)}
+	for {
+		page, err := c.events.ListRuleNamesByTarget(ctx, in)
+		if err != nil {
+			return nil, awsapi.Wrap(err, "events:ListRuleNamesByTarget", "EventBridge rules of "+queue)
+		}
+		for _, name := range page.RuleNames {
+			r, ok, err := c.describe(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				out = append(out, r)
+			}
+		}
+		if aws.ToString(page.NextToken) == "" {
+			return out, nil
+		}
+		in.NextToken = page.NextToken
+	}
+}
+
+func (c *Client) describe(ctx context.Context, name string) (rule, bool, error) {
+	out, err := c.events.DescribeRule(ctx, &eventbridge.DescribeRuleInput{Name: aws.String(name)})
+	if awsapi.Is(err, codeNoRule) {
+		return rule{}, false, nil
+	}
+	if err != nil {
+		return rule{}, false, awsapi.Wrap(err, "events:DescribeRule", "EventBridge rule "+name)
+	}
+	return parseRule(out), true, nil
+}
+
+// served says whether a rule brings the kind to the queue. Castoff's own queue admits castoff's own rules only; a queue
+// that is adopted admits every rule.
+func served(feeding []rule, cluster inventory.Cluster, k kind, adopted bool) bool {
+	return slices.ContainsFunc(feeding, func(r rule) bool {
+		return r.brings(k) && (adopted || r.name == ruleName(cluster.Name, k))
+	})
+}
+
+// ruleState is a rule that does not bring its kind to the queue yet.
+type ruleState struct {
+	// fits: it is there and matches the kind; only its target is missing.
+	fits     bool
+	conflict string
+}
+
+// lookAtRule tells what stands under the rule's name: nothing, one that fits, castoff's own that was changed, or
+// somebody else's.
+func (c *Client) lookAtRule(ctx context.Context, cluster inventory.Cluster, k kind) (ruleState, error) {
+	name := ruleName(cluster.Name, k)
+	have, ok, err := c.describe(ctx, name)
+	if err != nil || !ok {
+		return ruleState{}, err
+	}
+	if have.brings(k) && !have.carriesUnknown() {
+		return ruleState{fits: true}, nil
+	}
+	tags, err := c.events.ListTagsForResource(ctx, &eventbridge.ListTagsForResourceInput{ResourceARN: aws.String(ruleARN(cluster, k))})
+	if awsapi.Is(err, codeNoRule) {
+		return ruleState{}, nil
+	}
+	if err != nil {
+		return ruleState{}, awsapi.Wrap(err, "events:ListTagsForResource", "EventBridge rule "+name)
+	}
+	for _, t := range tags.Tags {
+		if aws.ToString(t.Key) == v1alpha1.TagManagedBy && aws.ToString(t.Value) == v1alpha1.TagManagedByValue {
+			return ruleState{}, nil
+		}
+	}
+	return ruleState{conflict: fmt.Sprintf("EventBridge rule %s was not made by castoff and does not match %s: give it that pattern and enable it, or delete it", name, patterns[k])}, nil
+}
+
+// ensureRule makes the rule and aims it at the queue.
+func (c *Client) ensureRule(ctx context.Context, cluster inventory.Cluster, k kind, have ruleState) error {
+	name := ruleName(cluster.Name, k)
+	object := "EventBridge rule " + name
+	if !have.fits {
+		in := &eventbridge.PutRuleInput{Name: aws.String(name), EventPattern: aws.String(patterns[k].String()), State: types.RuleStateEnabled,
+			Description: aws.String("Warns Karpenter of cluster " + cluster.Name + " through its queue")}
+		for key, value := range ourTags(cluster) {
+			in.Tags = append(in.Tags, types.Tag{Key: aws.String(key), Value: aws.String(value)})
+		}
+		slices.SortFunc(in.Tags, func(a, b types.Tag) int { return strings.Compare(*a.Key, *b.Key) })
+		if _, err := c.events.PutRule(ctx, in); err != nil {
+			return awsapi.Wrap(err, "events:PutRule", object)
+		}
+	}
+	out, err := c.events.PutTargets(ctx, &eventbridge.PutTargetsInput{
+		Rule: aws.String(name), Targets: []types.Target{{Id: aws.String(targetID), Arn: aws.String(queueARN(cluster))}},
+	})
+	if err != nil {
+		return awsapi.Wrap(err, "events:PutTargets", object)
+	}
+	for _, f := range out.FailedEntries {
+		return fmt.Errorf("%s: events:PutTargets left target %s: %s (%s), it is tried again", object, aws.ToString(f.TargetId), aws.ToString(f.ErrorMessage), aws.ToString(f.ErrorCode))
+	}
+	return nil
+}
