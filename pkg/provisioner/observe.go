@@ -1,0 +1,102 @@
+package provisioner
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+const nodeClaims = "nodeclaims.karpenter.sh"
+
+// Options say where things run.
+type Options struct {
+	// Namespace is the engine's, kube-system by default.
+	Namespace string
+	// CastoffNamespace is where the canary's pods run.
+	CastoffNamespace string
+	// CanaryImage is what a canary's pod runs: castoff's own image, which is pulled already.
+	CanaryImage string
+	// CanaryArgs make the image wait until it is told to end.
+	CanaryArgs []string
+}
+
+// Client observes Karpenter and writes its objects.
+type Client struct {
+	client  client.Client
+	live    client.Reader
+	clock   func() time.Time
+	options Options
+}
+
+// New gives a Client. The client writes, and lists Deployments and Karpenter's objects, from a cache if it has one; live reads
+// what is about to be changed, and pods, past every cache.
+func New(c client.Client, live client.Reader, clock func() time.Time, options Options) *Client {
+	options.Namespace = cmp.Or(options.Namespace, "kube-system")
+	return &Client{client: c, live: live, clock: clock, options: options}
+}
+
+// Observe says what there is of Karpenter, but for the Helm release and the CRDs. Where the CRDs do not exist there are no
+// objects of theirs either.
+func (c *Client) Observe(ctx context.Context) (inventory.Engine, error) {
+	engine := inventory.Engine{}
+	if err := c.readDeployments(ctx, &engine); err != nil {
+		return engine, err
+	}
+	pools, classes, claims := new(karpv1.NodePoolList), new(awsv1.EC2NodeClassList), new(karpv1.NodeClaimList)
+	for _, one := range []struct {
+		list     client.ObjectList
+		resource string
+	}{{pools, nodePools}, {classes, nodeClasses}, {claims, nodeClaims}} {
+		if err := c.client.List(ctx, one.list); err != nil && !notServed(err) {
+			return engine, wrap(err, "list", one.resource, "")
+		}
+	}
+	engine.NodePools, engine.NodeClasses = pools.Items, classes.Items
+	for i := range claims.Items {
+		engine.NodeClaims = append(engine.NodeClaims, readClaim(&claims.Items[i]))
+	}
+	canaries, err := c.readCanaries(ctx, engine, claims.Items)
+	engine.Canaries = canaries
+	return engine, err
+}
+
+// notServed says that the kind does not exist: the client never knew it, or the API server no longer does.
+func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+func readClaim(claim *karpv1.NodeClaim) inventory.NodeClaim {
+	return inventory.NodeClaim{
+		Name:     claim.Name,
+		NodePool: claim.Labels[karpv1.NodePoolLabelKey],
+		Node:     claim.Status.NodeName,
+		Ready:    claim.StatusConditions().IsTrue(status.ConditionReady),
+		Deleting: claim.DeletionTimestamp != nil,
+		Message: complaint(claim.Status.Conditions,
+			karpv1.ConditionTypeLaunched, karpv1.ConditionTypeRegistered, karpv1.ConditionTypeInitialized),
+		Created: claim.CreationTimestamp.Time,
+	}
+}
+
+// complaint is what the first of Karpenter's conditions says that is not as it should be, of the types given or else of all but
+// the summary. One that is merely not looked at yet is none.
+func complaint(conditions []status.Condition, types ...string) string {
+	const notLookedAt = "AwaitingReconciliation" // operatorpkg's reason for a condition that nobody has set yet
+	for _, condition := range conditions {
+		if condition.Type == status.ConditionReady || (len(types) > 0 && !slices.Contains(types, condition.Type)) {
+			continue
+		}
+		if condition.Status != "True" && condition.Reason != notLookedAt {
+			return condition.Type + ": " + cmp.Or(condition.Message, condition.Reason)
+		}
+	}
+	return ""
+}
