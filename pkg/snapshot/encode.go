@@ -1,0 +1,93 @@
+package snapshot
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	indexKey = "snapshot.yaml"
+	groupKey = "nodegroup.yaml"
+	gzipped  = ".gz"
+
+	// compressAbove leaves room for the object's metadata: a Secret's data is limited to 1 MiB.
+	compressAbove = 900 << 10
+	// readLimit bounds what is unpacked; a group of a thousand nodes is under 4 MiB.
+	readLimit = 64 << 20
+)
+
+// encode gives the YAML of a document and its digest. The digest is of what people read, packed or not.
+func encode(document any) (text []byte, digest string, err error) {
+	text, err = yaml.Marshal(document)
+	if err != nil {
+		return nil, "", fmt.Errorf("writing %T as YAML: %w", document, err)
+	}
+	return text, sum(text), nil
+}
+
+func sum(text []byte) string {
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:])
+}
+
+// store puts a text into a Secret's data, readable if it fits.
+func store(key string, text []byte) (map[string][]byte, error) {
+	if len(text) <= compressAbove {
+		return map[string][]byte{key: text}, nil
+	}
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed) // without a time in its header: the same text gives the same bytes
+	if _, err := writer.Write(text); err != nil {
+		return nil, fmt.Errorf("compressing %s: %w", key, err)
+	}
+	if err := writer.Close(); err != nil {
+		return nil, fmt.Errorf("compressing %s: %w", key, err)
+	}
+	if packed.Len() > corev1.MaxSecretSize {
+		return nil, fmt.Errorf("%s has %d bytes compressed and a Secret holds %d: split the node group", key, packed.Len(), corev1.MaxSecretSize)
+	}
+	return map[string][]byte{key + gzipped: packed.Bytes()}, nil
+}
+
+// text is what store put in.
+func text(secret *corev1.Secret, key string) ([]byte, error) {
+	if plain, ok := secret.Data[key]; ok {
+		return plain, nil
+	}
+	packed, ok := secret.Data[key+gzipped]
+	if !ok {
+		return nil, errors.New("it has no key " + key)
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("unpacking %s: %w", key, err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(reader, readLimit))
+	if err != nil {
+		return nil, fmt.Errorf("unpacking %s: %w", key, err)
+	}
+	return plain, nil
+}
+
+// groupHash is a node group's name as part of an object's: its own may hold capitals, blanks and slashes.
+func groupHash(group string) string { return sum([]byte(group))[:12] }
+
+// labelValue makes a label's value of a cluster's name, which may be longer, or end in a dash.
+func labelValue(name string) string {
+	const limit, digest = 63, 8
+	trimmed := strings.TrimRight(name, "-_")
+	if trimmed == name && len(name) <= limit {
+		return name
+	}
+	trimmed = strings.TrimRight(trimmed[:min(len(trimmed), limit-digest-1)], "-_")
+	return trimmed + "-" + sum([]byte(name))[:digest]
+}
