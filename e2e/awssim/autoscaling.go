@@ -2,7 +2,6 @@ package awssim
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -20,6 +19,8 @@ type autoscalingService struct {
 	shown  *table[groupDetails]
 	// held, where set, is told of an instance that waits for a lifecycle hook. EKS completes the hooks of its node groups.
 	held func(*scalingGroup, *member)
+	// reconciled, where set, is told when a group has been looked at.
+	reconciled func(*scalingGroup)
 }
 
 // groupTag marks the instances of a group in EC2.
@@ -89,7 +90,7 @@ func (a *autoscalingService) now() time.Time { return a.s.now() }
 func validation(format string, args ...any) error { return errorf("ValidationError", format, args...) }
 
 func (a *autoscalingService) arn(resource string) string {
-	return "arn:aws:autoscaling:" + a.s.options.Region + ":" + accountID + ":" + resource
+	return a.s.arn("autoscaling", resource)
 }
 
 // uuid makes an identifier as Auto Scaling and EKS use them.
@@ -280,22 +281,11 @@ func (g *scalingGroup) side() simapi.Group {
 	return x
 }
 
-// pageOf cuts a list as AWS does: at most limit entries, and a token when there are more.
-func pageOf[T any](list []T, limit *int32, usual int32, token *string) ([]T, *string, error) {
-	start, size := 0, int(or(limit, usual))
+// pageOf cuts a listing as Auto Scaling, EKS and CloudWatch do: at most limit entries, and a token when there are more.
+func pageOf[T any](s *Server, list []T, limit *int32, usual int32, token *string) ([]T, *string, error) {
+	size := or(limit, usual)
 	if size < 1 || size > 100 {
-		return nil, nil, validation("MaxRecords must be between 1 and 100, not %d", size)
+		return nil, nil, validation("The page size must be between 1 and 100, not %d", size)
 	}
-	if token != nil {
-		n, err := strconv.Atoi(*token)
-		if err != nil || n < 0 || n > len(list) {
-			return nil, nil, errorf("InvalidNextToken", "The token '%s' is invalid.", *token)
-		}
-		start = n
-	}
-	end := min(start+size, len(list))
-	if end == len(list) {
-		return list[start:], nil, nil
-	}
-	return list[start:end], aws.String(strconv.Itoa(end)), nil
+	return paged(s, token, size, func() ([]T, error) { return list, nil })
 }

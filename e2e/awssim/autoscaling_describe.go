@@ -18,7 +18,7 @@ func (a *autoscalingService) describeAutoScalingGroups(c *call, in *autoscaling.
 	list := a.shown.asOf(c.readTime()).where(func(d *groupDetails) bool {
 		return named(in.AutoScalingGroupNames, d.Group.AutoScalingGroupName) && matchesTags(in.Filters, d.Group.Tags)
 	})
-	list, next, err := pageOf(list, in.MaxRecords, 50, in.NextToken)
+	list, next, err := pageOf(a.s, list, in.MaxRecords, 50, in.NextToken)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (a *autoscalingService) describeAutoScalingInstances(c *call, in *autoscali
 			}
 		}
 	}
-	list, next, err := pageOf(list, in.MaxRecords, 50, in.NextToken)
+	list, next, err := pageOf(a.s, list, in.MaxRecords, 50, in.NextToken)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (a *autoscalingService) describeScalingActivities(_ *call, in *autoscaling.
 			}
 		}
 	}
-	list, next, err := pageOf(list, in.MaxRecords, 100, in.NextToken)
+	list, next, err := pageOf(a.s, list, in.MaxRecords, 100, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

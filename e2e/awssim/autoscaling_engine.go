@@ -34,6 +34,9 @@ func (a *autoscalingService) reconcile(g *scalingGroup) {
 		return
 	}
 	a.publish(g)
+	if a.reconciled != nil {
+		a.reconciled(g)
+	}
 }
 
 // checkHealth marks instances unhealthy that EC2 has ended behind the group's back.

@@ -2,7 +2,6 @@ package awssim
 
 import (
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 
@@ -91,41 +90,22 @@ func (a *autoscalingService) complementTemplate(spec *types.LaunchTemplateSpecif
 	return nil
 }
 
-// menu prices instance types by the list; spot costs the same part of it everywhere.
+// menu prices instance types as EC2 does, and knows those that satisfy requirements.
 func (a *autoscalingService) menu() launchMenu {
 	return launchMenu{
-		price: func(name, _ string, _ bool) float64 {
-			t, _ := findInstanceType(name)
-			return t.USDPerHour
+		price: func(name, zone string, spot bool) float64 {
+			t, _ := findInstanceType(name) // unknown: EC2 refuses the launch
+			return a.s.ec2.price(t, zone, spot)
 		},
-		matching: matchingTypes,
+		matching: func(r *types.InstanceRequirements) (names []string) {
+			need := convert[ec2types.InstanceRequirements](r)
+			all, _ := instanceTypes() // a test reads the embedded file: it parses
+			for _, t := range all {
+				if t.meets(need) {
+					names = append(names, string(t.Info.InstanceType))
+				}
+			}
+			return names
+		},
 	}
-}
-
-// matchingTypes lists the types that satisfy the requirements that groups commonly give: vCPUs, memory and name patterns.
-func matchingTypes(r *types.InstanceRequirements) (names []string) {
-	all, _ := instanceTypes() // a test reads the embedded file: it parses
-	for _, t := range all {
-		name := string(t.Info.InstanceType)
-		if withinVCPUs(r.VCpuCount, t.vCPUs()) && withinMemory(r.MemoryMiB, t.memoryMiB()) && (len(r.AllowedInstanceTypes) == 0 || likeAny(r.AllowedInstanceTypes, name)) && !likeAny(r.ExcludedInstanceTypes, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func withinVCPUs(r *types.VCpuCountRequest, n int32) bool {
-	return r == nil || n >= or(r.Min, 0) && n <= or(r.Max, n)
-}
-
-func withinMemory(r *types.MemoryMiBRequest, mib int64) bool {
-	return r == nil || mib >= int64(or(r.Min, 0)) && (r.Max == nil || mib <= int64(*r.Max))
-}
-
-// likeAny says whether a name matches one of the patterns, in which * stands for anything.
-func likeAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		ok, err := path.Match(p, name)
-		return ok && err == nil
-	})
 }

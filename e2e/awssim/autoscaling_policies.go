@@ -194,7 +194,7 @@ func (a *autoscalingService) describePolicies(c *call, in *autoscaling.DescribeP
 			}
 		}
 	}
-	list, next, err := pageOf(list, in.MaxRecords, 50, in.NextToken)
+	list, next, err := pageOf(a.s, list, in.MaxRecords, 50, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

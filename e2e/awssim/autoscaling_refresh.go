@@ -179,7 +179,7 @@ func (a *autoscalingService) describeInstanceRefreshes(c *call, in *autoscaling.
 		return nil, err
 	}
 	list := slices.DeleteFunc(d.Refreshes, func(r types.InstanceRefresh) bool { return !named(in.InstanceRefreshIds, r.InstanceRefreshId) })
-	list, next, err := pageOf(list, in.MaxRecords, 50, in.NextToken)
+	list, next, err := pageOf(a.s, list, in.MaxRecords, 50, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

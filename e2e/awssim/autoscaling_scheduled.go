@@ -133,7 +133,7 @@ func (a *autoscalingService) describeScheduledActions(c *call, in *autoscaling.D
 			}
 		}
 	}
-	list, next, err := pageOf(list, in.MaxRecords, 50, in.NextToken)
+	list, next, err := pageOf(a.s, list, in.MaxRecords, 50, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

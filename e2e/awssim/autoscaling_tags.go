@@ -86,7 +86,7 @@ func (a *autoscalingService) describeTags(c *call, in *autoscaling.DescribeTagsI
 			}
 		}
 	}
-	list, next, err := pageOf(list, in.MaxRecords, 50, in.NextToken)
+	list, next, err := pageOf(a.s, list, in.MaxRecords, 50, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (w *cloudwatchService) putMetricAlarm(_ *call, in *cloudwatch.PutMetricAlar
 // put stores an alarm; one of that name keeps its state, as PutMetricAlarm documents.
 func (w *cloudwatchService) put(al types.MetricAlarm) {
 	name := aws.ToString(al.AlarmName)
-	al.AlarmArn = aws.String("arn:aws:cloudwatch:" + w.s.options.Region + ":" + accountID + ":alarm:" + name)
+	al.AlarmArn = aws.String(w.s.arn("cloudwatch", "alarm:"+name))
 	al.AlarmConfigurationUpdatedTimestamp = aws.Time(w.s.now())
 	al.StateValue, al.StateReason = types.StateValueInsufficientData, aws.String("Unchecked: Initial alarm creation")
 	al.StateUpdatedTimestamp = aws.Time(w.s.now())
@@ -200,7 +200,7 @@ func (w *cloudwatchService) describeAlarms(_ *call, in *cloudwatch.DescribeAlarm
 		return named(in.AlarmNames, al.AlarmName) && strings.HasPrefix(aws.ToString(al.AlarmName), aws.ToString(in.AlarmNamePrefix)) &&
 			byAction && (in.StateValue == "" || in.StateValue == al.StateValue)
 	})
-	list, next, err := pageOf(list, in.MaxRecords, 50, in.NextToken)
+	list, next, err := pageOf(w.s, list, in.MaxRecords, 50, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

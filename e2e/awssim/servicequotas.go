@@ -35,7 +35,7 @@ func newServiceQuotas(s *Server) *quotasService {
 func (q *quotasService) add(code, name string) {
 	q.quotas[code] = types.ServiceQuota{
 		ServiceCode: aws.String("ec2"), ServiceName: aws.String("Amazon Elastic Compute Cloud (Amazon EC2)"), QuotaCode: aws.String(code), QuotaName: aws.String(name),
-		QuotaArn: aws.String("arn:aws:servicequotas:" + q.s.options.Region + ":" + accountID + ":ec2/" + code), Value: aws.Float64(20000), Adjustable: true, Unit: aws.String("None"),
+		QuotaArn: aws.String(q.s.arn("servicequotas", "ec2/"+code)), Value: aws.Float64(20000), Adjustable: true, Unit: aws.String("None"),
 	}
 }
 

@@ -18,6 +18,7 @@ type services struct {
 	autoscaling *autoscalingService
 	cloudwatch  *cloudwatchService
 	quotas      *quotasService
+	eks         *eksService
 }
 
 // setUp builds the services over an empty world. Every constructor registers its operations; a service may use those
@@ -35,6 +36,7 @@ func (s *Server) setUp() {
 	s.cloudwatch = newCloudWatch(s)
 	s.autoscaling = newAutoscaling(s)
 	s.quotas = newServiceQuotas(s)
+	s.eks = newEKS(s)
 }
 
 // extensions are what one service lets another contribute. A service sets them in its constructor; all may be nil.
@@ -57,4 +59,4 @@ type extensions struct {
 }
 
 // DefaultSettings are the binary's, close to what AWS takes but kind to whoever waits.
-var DefaultSettings = simapi.Settings{PendingDelay: time.Second, BootDelay: 5 * time.Second, ShutdownDelay: 2 * time.Second}
+var DefaultSettings = simapi.Settings{PendingDelay: time.Second, BootDelay: 5 * time.Second, ShutdownDelay: 2 * time.Second, ScalingDelay: time.Second}
