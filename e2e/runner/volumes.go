@@ -3,9 +3,11 @@ package runner
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,25 +77,31 @@ func (w *worker) path(name string) string { return filepath.Join(w.dir, name) }
 // mountRewriter replaces the container's mount paths in arguments and variables by the folders that stand for them:
 // there is no file system of the container's own to mount them into.
 func (c *container) mountRewriter() func(string) string {
-	type mount struct {
-		pattern *regexp.Regexp
-		path    string
-	}
-	var mounts []mount
+	folders := map[string]string{}
 	for _, m := range c.spec.VolumeMounts {
-		path := strings.TrimSuffix(m.MountPath, "/")
-		if path == "" {
-			continue
+		if path := strings.TrimSuffix(m.MountPath, "/"); path != "" {
+			folders[path] = filepath.Join(c.worker.volumePath(m.Name), m.SubPath)
 		}
-		mounts = append(mounts, mount{
-			pattern: regexp.MustCompile(`(^|[=,: ])` + regexp.QuoteMeta(path) + `(/|$|[,: ])`),
-			path:    strings.ReplaceAll(filepath.Join(c.worker.volumePath(m.Name), m.SubPath), "$", "$$"),
-		})
 	}
+	if len(folders) == 0 {
+		return func(value string) string { return value }
+	}
+	var quoted []string
+	for _, path := range slices.Backward(slices.Sorted(maps.Keys(folders))) { // the longer of two that begin alike first
+		quoted = append(quoted, regexp.QuoteMeta(path))
+	}
+	pattern := regexp.MustCompile(`(?:^|[=,: ])(` + strings.Join(quoted, "|") + `)`)
 	return func(value string) string {
-		for _, m := range mounts {
-			value = m.pattern.ReplaceAllString(value, "${1}"+m.path+"${2}")
+		var out strings.Builder
+		from := 0
+		for _, match := range pattern.FindAllStringSubmatchIndex(value, -1) {
+			begin, end := match[2], match[3]
+			if end < len(value) && !strings.ContainsRune("/,: ", rune(value[end])) {
+				continue // a longer name that only begins like a mount path
+			}
+			out.WriteString(value[from:begin] + folders[value[begin:end]])
+			from = end
 		}
-		return value
+		return out.String() + value[from:]
 	}
 }
