@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -52,6 +53,7 @@ type Lab struct {
 	running  map[string]*running
 	stopping bool
 	failures chan error
+	lock     *os.File           // of Dir
 	cancel   context.CancelFunc // of the lab's own controllers
 	routines sync.WaitGroup
 	stopOnce sync.Once
@@ -95,6 +97,9 @@ func (l *Lab) up(ctx context.Context) (err error) {
 	}
 	if l.Simulator == "" {
 		l.Simulator = "http://" + loopback(l.ports.simulator)
+	}
+	if l.lock, err = lock(l.Dir); err != nil {
+		return err
 	}
 	if err := l.prepare(); err != nil {
 		return err
@@ -238,7 +243,26 @@ func (l *Lab) Stop() {
 		for _, names := range [][]string{{nameKwok, nameScheduler, nameControllerManager, nameSimulator}, {nameAPIServer}, {nameEtcd}} {
 			l.stopAll(names)
 		}
+		if l.lock != nil {
+			_ = l.lock.Close()
+		}
 	})
+}
+
+// lock keeps a second lab out of a folder until the file is closed, by whatever end.
+func lock(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the lab's folder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the lab's folder: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("another lab runs in %s: stop it, or use another folder: %w", dir, err)
+	}
+	return file, nil
 }
 
 func (l *Lab) stopAll(names []string) {
