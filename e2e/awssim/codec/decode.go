@@ -50,6 +50,9 @@ func (d decoder) fillStruct(v reflect.Value, x any) error {
 	fields := fieldsOf(v.Type(), d.ec2)
 	for name, value := range m {
 		i, ok := fields[strings.ToLower(name)]
+		if !ok { // the few form lists that the wire names in the singular: References is Reference.item.1
+			i, ok = fields[strings.ToLower(name)+"s"]
+		}
 		if !ok {
 			continue
 		}
