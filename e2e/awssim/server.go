@@ -159,10 +159,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	op, form := s.route(q)
-	s.reply(w, q, s.execute(r.Context(), q, op, form, accessKey))
+	res := s.execute(r.Context(), q, op, form, accessKey)
+	time.Sleep(networkDelay)
+	s.reply(w, q, res)
 }
 
-// readBody reads a request's body; the SDK sends some of them (PutMetricData) compressed.
+// networkDelay is a reply's time on the wire. Without it a client on the same machine may have its answer before its
+// own transport is done with the request, which AWS SDKs cannot take: closing the request's body then makes net/http
+// close the connection under a reply of more than 4 KiB ("use of closed network connection").
+var networkDelay = 2 * time.Millisecond
+
+// readBody reads the body, which SDKs compress where it is large and the operation allows it.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Header.Get("Content-Encoding") != "gzip" {
 		return io.ReadAll(r.Body)
