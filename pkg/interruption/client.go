@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
 )
 
 // SQSAPI is what the port calls of SQS.
@@ -45,7 +46,7 @@ func New(sqs SQSAPI, events EventsAPI) *Client { return &Client{sqs: sqs, events
 type state struct {
 	queue queueState
 	// missing are the kinds of events that no rule brings to the queue, and how their rule stands.
-	missing map[kind]ruleState
+	missing map[string]ruleState
 	// conflict says what is in the way, and empty is nothing.
 	conflict string
 }
@@ -56,7 +57,7 @@ func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster) (invent
 	if err != nil {
 		return inventory.Interruption{}, err
 	}
-	out := inventory.Interruption{QueueName: QueueName(cluster.Name), QueueURL: s.queue.url, QueueARN: queueARN(cluster), Conflict: s.conflict}
+	out := inventory.Interruption{QueueName: awsapi.QueueName(cluster.Name), QueueURL: s.queue.url, QueueARN: queueARN(cluster), Conflict: s.conflict}
 	switch {
 	case s.queue.url == "":
 		out.QueueARN = ""
@@ -64,9 +65,9 @@ func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster) (invent
 	case s.queue.drifted:
 		out.Missing = append(out.Missing, "attributes of SQS queue "+out.QueueName)
 	}
-	for _, k := range kinds {
+	for _, k := range awsapi.EventKinds() {
 		if _, ok := s.missing[k]; ok {
-			out.Missing = append(out.Missing, "EventBridge rule "+ruleName(cluster.Name, k))
+			out.Missing = append(out.Missing, "EventBridge rule "+awsapi.RuleName(cluster.Name, k))
 		}
 	}
 	out.Ready = out.Conflict == "" && len(out.Missing) == 0
@@ -86,7 +87,7 @@ func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster) error {
 	if err := c.ensureQueue(ctx, cluster, s.queue); err != nil {
 		return err
 	}
-	for _, k := range kinds {
+	for _, k := range awsapi.EventKinds() {
 		if have, ok := s.missing[k]; ok {
 			if err := c.ensureRule(ctx, cluster, k, have); err != nil {
 				return err
@@ -102,7 +103,7 @@ func (c *Client) look(ctx context.Context, cluster inventory.Cluster) (state, er
 	if err != nil {
 		return state{}, err
 	}
-	s := state{queue: queue, missing: map[kind]ruleState{}}
+	s := state{queue: queue, missing: map[string]ruleState{}}
 	var feeding []rule
 	if queue.url != "" {
 		if feeding, err = c.feedingRules(ctx, queueARN(cluster)); err != nil {
@@ -113,7 +114,7 @@ func (c *Client) look(ctx context.Context, cluster inventory.Cluster) (state, er
 	if queue.foreign {
 		conflicts = append(conflicts, queueConflict(queue, feeding)...)
 	}
-	for _, k := range kinds {
+	for _, k := range awsapi.EventKinds() {
 		if served(feeding, cluster, k, queue.foreign) {
 			continue
 		}

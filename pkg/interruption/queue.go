@@ -3,7 +3,6 @@ package interruption
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -14,21 +13,13 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
 )
 
-// maxQueueName is SQS' limit (API reference, CreateQueue); EKS allows cluster names of 100 characters.
-const maxQueueName = 80
-
 // retentionSeconds: a warning that is older than five minutes is about an instance that is gone.
 const retentionSeconds = "300"
 
 // noQueue are the codes of a queue that does not exist, in the JSON and in the older query protocol.
 var noQueue = []string{"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"}
 
-// QueueName is the name of the cluster's queue: the cluster's own, shortened with a digest where SQS takes no more.
-func QueueName(cluster string) string { return awsapi.Shorten(cluster, maxQueueName) }
-
-func queueARN(c inventory.Cluster) string {
-	return fmt.Sprintf("arn:%s:sqs:%s:%s:%s", c.Partition, c.Region, c.Account, QueueName(c.Name))
-}
+func queueARN(c inventory.Cluster) string { return awsapi.ARN(c, "sqs", awsapi.QueueName(c.Name)) }
 
 // queueState is the queue as seen. The zero value is a queue that is not there.
 type queueState struct {
@@ -53,7 +44,7 @@ func wantedAttributes(c inventory.Cluster) map[string]string {
 func queuePolicy(c inventory.Cluster) awsapi.Document {
 	resource := awsapi.Strings{queueARN(c)}
 	var rules awsapi.Strings
-	for _, k := range kinds {
+	for _, k := range awsapi.EventKinds() {
 		rules = append(rules, ruleARN(c, k))
 	}
 	account := map[string]awsapi.Strings{"aws:SourceAccount": {c.Account}}
@@ -74,14 +65,9 @@ func queuePolicy(c inventory.Cluster) awsapi.Document {
 	)
 }
 
-// ourTags mark what castoff makes for the cluster.
-func ourTags(c inventory.Cluster) map[string]string {
-	return map[string]string{v1alpha1.TagManagedBy: v1alpha1.TagManagedByValue, v1alpha1.LabelCluster: c.Name}
-}
-
 func (c *Client) lookAtQueue(ctx context.Context, cluster inventory.Cluster) (queueState, error) {
-	object := "SQS queue " + QueueName(cluster.Name)
-	found, err := c.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(QueueName(cluster.Name))})
+	object := "SQS queue " + awsapi.QueueName(cluster.Name)
+	found, err := c.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(awsapi.QueueName(cluster.Name))})
 	if awsapi.Is(err, noQueue...) {
 		return queueState{}, nil
 	}
@@ -146,10 +132,10 @@ func queueConflict(q queueState, feeding []rule) []string {
 
 // ensureQueue makes the queue, or puts the attributes of castoff's own back.
 func (c *Client) ensureQueue(ctx context.Context, cluster inventory.Cluster, have queueState) error {
-	object := "SQS queue " + QueueName(cluster.Name)
+	object := "SQS queue " + awsapi.QueueName(cluster.Name)
 	if have.url == "" {
 		_, err := c.sqs.CreateQueue(ctx, &sqs.CreateQueueInput{
-			QueueName: aws.String(QueueName(cluster.Name)), Attributes: wantedAttributes(cluster), Tags: maps.Clone(ourTags(cluster)),
+			QueueName: aws.String(awsapi.QueueName(cluster.Name)), Attributes: wantedAttributes(cluster), Tags: awsapi.OurTags(cluster),
 		})
 		return awsapi.Wrap(err, "sqs:CreateQueue", object)
 	}

@@ -16,28 +16,13 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
 )
 
-// kind is one of the events that Karpenter acts on; its value ends the rule's name.
-type kind string
-
-// The five kinds, by what they warn of.
-const (
-	scheduledChange        kind = "health"
-	spotInterruption       kind = "spot"
-	rebalance              kind = "rebalance"
-	stateChange            kind = "state"
-	reservationInterrupted kind = "reservation"
-)
-
-// kinds in the order in which they are made and reported.
-var kinds = []kind{scheduledChange, spotInterruption, rebalance, stateChange, reservationInterrupted}
-
 // patterns are the events' sources and detail types (EventBridge event reference).
-var patterns = map[kind]pattern{
-	scheduledChange:        {Source: []string{"aws.health"}, DetailType: []string{"AWS Health Event"}},
-	spotInterruption:       {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Spot Instance Interruption Warning"}},
-	rebalance:              {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Instance Rebalance Recommendation"}},
-	stateChange:            {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Instance State-change Notification"}},
-	reservationInterrupted: {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Capacity Reservation Instance Interruption Warning"}},
+var patterns = map[string]pattern{
+	awsapi.EventScheduledChange:        {Source: []string{"aws.health"}, DetailType: []string{"AWS Health Event"}},
+	awsapi.EventSpotInterruption:       {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Spot Instance Interruption Warning"}},
+	awsapi.EventRebalance:              {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Instance Rebalance Recommendation"}},
+	awsapi.EventStateChange:            {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Instance State-change Notification"}},
+	awsapi.EventReservationInterrupted: {Source: []string{"aws.ec2"}, DetailType: []string{"EC2 Capacity Reservation Instance Interruption Warning"}},
 }
 
 // pattern is an event pattern that matches by source and detail type.
@@ -54,30 +39,14 @@ func (p pattern) String() string {
 	return string(b)
 }
 
-// maxRuleName is EventBridge's limit (API reference, PutRule).
-const maxRuleName = 64
-
 // targetID names castoff's target in each rule.
 const targetID = "karpenter"
 
 // codeNoRule is EventBridge's code for a rule that does not exist.
 const codeNoRule = "ResourceNotFoundException"
 
-func ruleName(cluster string, k kind) string {
-	return awsapi.Shorten("castoff-"+cluster, maxRuleName-1-len(k)) + "-" + string(k)
-}
-
-// RuleNames are the names of the five rules that castoff makes for the cluster.
-func RuleNames(cluster string) []string {
-	var out []string
-	for _, k := range kinds {
-		out = append(out, ruleName(cluster, k))
-	}
-	return out
-}
-
-func ruleARN(c inventory.Cluster, k kind) string {
-	return fmt.Sprintf("arn:%s:events:%s:%s:rule/%s", c.Partition, c.Region, c.Account, ruleName(c.Name, k))
+func ruleARN(c inventory.Cluster, k string) string {
+	return awsapi.ARN(c, "events", "rule/"+awsapi.RuleName(c.Name, k))
 }
 
 // rule is an EventBridge rule as seen.
@@ -106,7 +75,7 @@ func parseRule(out *eventbridge.DescribeRuleOutput) rule {
 }
 
 // brings says whether the rule passes on every event of the kind: it matches it, and nothing narrows it.
-func (r rule) brings(k kind) bool {
+func (r rule) brings(k string) bool {
 	p := patterns[k]
 	for key := range r.members {
 		if key != "source" && key != "detail-type" {
@@ -122,7 +91,7 @@ func (r rule) carriesUnknown() bool {
 		return false
 	}
 	known := func(t any) bool {
-		return slices.ContainsFunc(kinds, func(k kind) bool { return any(patterns[k].DetailType[0]) == t })
+		return slices.ContainsFunc(awsapi.EventKinds(), func(k string) bool { return any(patterns[k].DetailType[0]) == t })
 	}
 	for _, t := range r.members["detail-type"] {
 		if !known(t) {
@@ -170,9 +139,9 @@ func (c *Client) describe(ctx context.Context, name string) (rule, bool, error) 
 
 // served says whether a rule brings the kind to the queue. Castoff's own queue admits castoff's own rules only; a queue
 // that is adopted admits every rule.
-func served(feeding []rule, cluster inventory.Cluster, k kind, adopted bool) bool {
+func served(feeding []rule, cluster inventory.Cluster, k string, adopted bool) bool {
 	return slices.ContainsFunc(feeding, func(r rule) bool {
-		return r.brings(k) && (adopted || r.name == ruleName(cluster.Name, k))
+		return r.brings(k) && (adopted || r.name == awsapi.RuleName(cluster.Name, k))
 	})
 }
 
@@ -185,8 +154,8 @@ type ruleState struct {
 
 // lookAtRule tells what stands under the rule's name: nothing, one that fits, castoff's own that was changed, or
 // somebody else's.
-func (c *Client) lookAtRule(ctx context.Context, cluster inventory.Cluster, k kind) (ruleState, error) {
-	name := ruleName(cluster.Name, k)
+func (c *Client) lookAtRule(ctx context.Context, cluster inventory.Cluster, k string) (ruleState, error) {
+	name := awsapi.RuleName(cluster.Name, k)
 	have, ok, err := c.describe(ctx, name)
 	if err != nil || !ok {
 		return ruleState{}, err
@@ -210,13 +179,13 @@ func (c *Client) lookAtRule(ctx context.Context, cluster inventory.Cluster, k ki
 }
 
 // ensureRule makes the rule and aims it at the queue.
-func (c *Client) ensureRule(ctx context.Context, cluster inventory.Cluster, k kind, have ruleState) error {
-	name := ruleName(cluster.Name, k)
+func (c *Client) ensureRule(ctx context.Context, cluster inventory.Cluster, k string, have ruleState) error {
+	name := awsapi.RuleName(cluster.Name, k)
 	object := "EventBridge rule " + name
 	if !have.fits {
 		in := &eventbridge.PutRuleInput{Name: aws.String(name), EventPattern: aws.String(patterns[k].String()), State: types.RuleStateEnabled,
 			Description: aws.String("Warns Karpenter of cluster " + cluster.Name + " through its queue")}
-		for key, value := range ourTags(cluster) {
+		for key, value := range awsapi.OurTags(cluster) {
 			in.Tags = append(in.Tags, types.Tag{Key: aws.String(key), Value: aws.String(value)})
 		}
 		slices.SortFunc(in.Tags, func(a, b types.Tag) int { return strings.Compare(*a.Key, *b.Key) })

@@ -17,12 +17,13 @@ type Document struct {
 
 // Statement of a Document. Principal is set in trust and resource policies only.
 type Statement struct {
-	Sid       string     `json:"Sid,omitempty"`
-	Effect    string     `json:"Effect"`
-	Principal any        `json:"Principal,omitempty"`
-	Action    Strings    `json:"Action,omitempty"`
-	Resource  Strings    `json:"Resource,omitempty"`
-	Condition Conditions `json:"Condition,omitempty"`
+	Sid         string     `json:"Sid,omitempty"`
+	Effect      string     `json:"Effect"`
+	Principal   any        `json:"Principal,omitempty"`
+	Action      Strings    `json:"Action,omitempty"`
+	Resource    Strings    `json:"Resource,omitempty"`
+	NotResource Strings    `json:"NotResource,omitempty"`
+	Condition   Conditions `json:"Condition,omitempty"`
 }
 
 // Conditions are operator → key → values.
@@ -88,7 +89,7 @@ func (d Document) normal() []string {
 	var out []string
 	for _, s := range d.Statement {
 		s.Sid = ""
-		s.Action, s.Resource = sorted(s.Action), sorted(s.Resource)
+		s.Action, s.Resource, s.NotResource = sorted(s.Action), sorted(s.Resource), sorted(s.NotResource)
 		s.Principal = principals(s.Principal)
 		conditions := Conditions{}
 		for operator, keys := range s.Condition {

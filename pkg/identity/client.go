@@ -1,0 +1,177 @@
+// Package identity is the port to who may do what: the IAM roles of Karpenter's nodes and of its controller, the Pod
+// Identity association and the access entry that put them in force, and the permissions that castoff itself has and
+// needs. What is there and fits is adopted; what is there, is not castoff's and does not fit is reported and never
+// written.
+package identity
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
+)
+
+// IAMAPI is what the port calls of IAM. GetInstanceProfile is a probe of Check.
+type IAMAPI interface {
+	GetRole(context.Context, *iam.GetRoleInput, ...func(*iam.Options)) (*iam.GetRoleOutput, error)
+	CreateRole(context.Context, *iam.CreateRoleInput, ...func(*iam.Options)) (*iam.CreateRoleOutput, error)
+	UpdateAssumeRolePolicy(context.Context, *iam.UpdateAssumeRolePolicyInput, ...func(*iam.Options)) (*iam.UpdateAssumeRolePolicyOutput, error)
+	ListAttachedRolePolicies(context.Context, *iam.ListAttachedRolePoliciesInput, ...func(*iam.Options)) (*iam.ListAttachedRolePoliciesOutput, error)
+	AttachRolePolicy(context.Context, *iam.AttachRolePolicyInput, ...func(*iam.Options)) (*iam.AttachRolePolicyOutput, error)
+	GetRolePolicy(context.Context, *iam.GetRolePolicyInput, ...func(*iam.Options)) (*iam.GetRolePolicyOutput, error)
+	PutRolePolicy(context.Context, *iam.PutRolePolicyInput, ...func(*iam.Options)) (*iam.PutRolePolicyOutput, error)
+	GetInstanceProfile(context.Context, *iam.GetInstanceProfileInput, ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
+	SimulatePrincipalPolicy(context.Context, *iam.SimulatePrincipalPolicyInput, ...func(*iam.Options)) (*iam.SimulatePrincipalPolicyOutput, error)
+}
+
+// EKSAPI is what the port calls of EKS. The cluster and node group reads are probes of Check.
+type EKSAPI interface {
+	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
+	ListNodegroups(context.Context, *eks.ListNodegroupsInput, ...func(*eks.Options)) (*eks.ListNodegroupsOutput, error)
+	DescribeNodegroup(context.Context, *eks.DescribeNodegroupInput, ...func(*eks.Options)) (*eks.DescribeNodegroupOutput, error)
+	ListPodIdentityAssociations(context.Context, *eks.ListPodIdentityAssociationsInput, ...func(*eks.Options)) (*eks.ListPodIdentityAssociationsOutput, error)
+	DescribePodIdentityAssociation(context.Context, *eks.DescribePodIdentityAssociationInput, ...func(*eks.Options)) (*eks.DescribePodIdentityAssociationOutput, error)
+	CreatePodIdentityAssociation(context.Context, *eks.CreatePodIdentityAssociationInput, ...func(*eks.Options)) (*eks.CreatePodIdentityAssociationOutput, error)
+	DescribeAccessEntry(context.Context, *eks.DescribeAccessEntryInput, ...func(*eks.Options)) (*eks.DescribeAccessEntryOutput, error)
+	CreateAccessEntry(context.Context, *eks.CreateAccessEntryInput, ...func(*eks.Options)) (*eks.CreateAccessEntryOutput, error)
+}
+
+// EC2API is what Check calls of EC2, as dry runs.
+type EC2API interface {
+	DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunchTemplatesInput, ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error)
+	DescribeLaunchTemplateVersions(context.Context, *ec2.DescribeLaunchTemplateVersionsInput, ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplateVersionsOutput, error)
+	DescribeImages(context.Context, *ec2.DescribeImagesInput, ...func(*ec2.Options)) (*ec2.DescribeImagesOutput, error)
+	GetInstanceTypesFromInstanceRequirements(context.Context, *ec2.GetInstanceTypesFromInstanceRequirementsInput, ...func(*ec2.Options)) (*ec2.GetInstanceTypesFromInstanceRequirementsOutput, error)
+}
+
+// STSAPI is what the port calls of STS: who castoff is.
+type STSAPI interface {
+	GetCallerIdentity(context.Context, *sts.GetCallerIdentityInput, ...func(*sts.Options)) (*sts.GetCallerIdentityOutput, error)
+}
+
+// Client is the port. It keeps no state.
+type Client struct {
+	iam IAMAPI
+	eks EKSAPI
+	ec2 EC2API
+	sts STSAPI
+}
+
+// New makes the port.
+func New(iam IAMAPI, eks EKSAPI, ec2 EC2API, sts STSAPI) *Client {
+	return &Client{iam: iam, eks: eks, ec2: ec2, sts: sts}
+}
+
+// Karpenter's ServiceAccount, as its chart names it.
+const (
+	engineNamespace      = "kube-system"
+	engineServiceAccount = "karpenter"
+)
+
+// NodeRoleName is the name of the role of the nodes that Karpenter launches.
+func NodeRoleName(cluster string) string { return awsapi.RoleName("KarpenterNodeRole", cluster) }
+
+// ControllerRoleName is the name of the role of Karpenter's controller.
+func ControllerRoleName(cluster string) string {
+	return awsapi.RoleName("KarpenterControllerRole", cluster)
+}
+
+// step is one thing that is missing, and how it is made. Steps are independent but for their order, and each can be
+// repeated.
+type step struct {
+	missing string
+	make    func(context.Context) error
+}
+
+// findings are what a look came to.
+type findings struct {
+	steps     []step
+	conflicts []string
+}
+
+func (f *findings) add(other findings) {
+	f.steps = append(f.steps, other.steps...)
+	f.conflicts = append(f.conflicts, other.conflicts...)
+}
+
+func (f *findings) miss(what string, how func(context.Context) error) {
+	f.steps = append(f.steps, step{missing: what, make: how})
+}
+
+func (f *findings) conflict(format string, args ...any) {
+	f.conflicts = append(f.conflicts, fmt.Sprintf(format, args...))
+}
+
+// Observe looks at the roles, the association and the access entry, and changes nothing. The extra node policies, ARNs
+// or names of AWS managed policies, are expected on the node role beside the four that every EKS node needs.
+func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster, extraNodePolicies []string) (inventory.Identity, error) {
+	identity, f, err := c.look(ctx, cluster, extraNodePolicies)
+	if err != nil {
+		return inventory.Identity{}, err
+	}
+	for _, s := range f.steps {
+		identity.Missing = append(identity.Missing, s.missing)
+	}
+	identity.Conflict = strings.Join(f.conflicts, "; ")
+	identity.Ready = len(f.steps) == 0 && len(f.conflicts) == 0
+	return identity, nil
+}
+
+// Ensure makes what Observe would call missing. Every step stands on its own: after a crash, the next call makes the
+// rest. A conflict is a terminal error, and nothing is written.
+func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster, extraNodePolicies []string) error {
+	_, f, err := c.look(ctx, cluster, extraNodePolicies)
+	if err != nil {
+		return err
+	}
+	if len(f.conflicts) > 0 {
+		return inventory.Terminal(fmt.Errorf("identities of cluster %s: %s", cluster.Name, strings.Join(f.conflicts, "; ")))
+	}
+	for _, s := range f.steps {
+		if err := s.make(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look reads everything; the steps come in the order in which they depend on each other.
+func (c *Client) look(ctx context.Context, cluster inventory.Cluster, extra []string) (inventory.Identity, findings, error) {
+	out := inventory.Identity{NodeRole: NodeRoleName(cluster.Name), ControllerRole: ControllerRoleName(cluster.Name)}
+	var all findings
+	node, f, err := c.lookAtRole(ctx, cluster, nodeRole(cluster, extra))
+	if err != nil {
+		return out, all, err
+	}
+	all.add(f)
+	controller, f, err := c.lookAtRole(ctx, cluster, controllerRole(cluster))
+	if err != nil {
+		return out, all, err
+	}
+	all.add(f)
+	out.NodeRoleARN, out.ControllerRoleARN = node, controller
+	if f, err = c.lookAtAssociation(ctx, cluster, orDefault(controller, cluster, out.ControllerRole)); err != nil {
+		return out, all, err
+	}
+	all.add(f)
+	if f, err = c.lookAtAccess(ctx, cluster, orDefault(node, cluster, out.NodeRole)); err != nil {
+		return out, all, err
+	}
+	all.add(f)
+	return out, all, nil
+}
+
+// orDefault is the role's ARN, or the one that it will have when castoff makes it.
+func orDefault(arn string, c inventory.Cluster, name string) string {
+	if arn != "" {
+		return arn
+	}
+	return awsapi.GlobalARN(c, "iam", "role/"+name)
+}

@@ -1,0 +1,125 @@
+package identity
+
+import (
+	"slices"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
+)
+
+// Policy is the IAM policy that castoff itself needs: every action it uses, on the narrowest resources and under the
+// narrowest conditions that AWS knows for it (service authorization reference). Extra node policies are those that the
+// node role gets beside the four of every node. It stays below what IAM allows a role's inline policies (10,240
+// characters).
+func Policy(c inventory.Cluster, extraNodePolicies ...string) string {
+	return awsapi.NewDocument(statements(c, extraNodePolicies)...).String()
+}
+
+func statements(c inventory.Cluster, extra []string) []awsapi.Statement {
+	return slices.Concat(readStatements(c), groupStatements(c), clusterStatements(c), roleStatements(c, extra), interruptionStatements(c))
+}
+
+func named(sid string, s awsapi.Statement) awsapi.Statement {
+	s.Sid = sid
+	return s
+}
+
+// readStatements are reads that AWS does not scope to resources, and reads of roles whose names are not castoff's: its
+// own, and those of the nodes that are there.
+func readStatements(c inventory.Cluster) []awsapi.Statement {
+	return []awsapi.Statement{
+		named("Read", when(allow([]string{
+			"autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeInstanceRefreshes", "autoscaling:DescribeLaunchConfigurations",
+			"autoscaling:DescribeLifecycleHooks", "autoscaling:DescribePolicies", "autoscaling:DescribeScalingActivities", "autoscaling:DescribeScheduledActions",
+			"ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions", "ec2:GetInstanceTypesFromInstanceRequirements",
+			"events:ListRuleNamesByTarget",
+		}, []string{"*"}), "StringEquals", "aws:RequestedRegion", c.Region)),
+		named("ReadIdentity", allow([]string{"sts:GetCallerIdentity"}, []string{"*"})),
+		named("ReadRoles", allow([]string{"iam:GetRole", "iam:ListAttachedRolePolicies", "iam:SimulatePrincipalPolicy"}, []string{awsapi.GlobalARN(c, "iam", "role/*")})),
+		named("ReadProfiles", allow([]string{"iam:GetInstanceProfile"}, []string{awsapi.GlobalARN(c, "iam", "instance-profile/*")})),
+		named("ReadRules", allow([]string{"events:DescribeRule", "events:ListTagsForResource"}, []string{awsapi.ARN(c, "events", "rule/*")})),
+	}
+}
+
+// groupStatements are changes of Auto Scaling groups that carry one of the cluster's tags.
+func groupStatements(c inventory.Cluster) []awsapi.Statement {
+	writes := allow([]string{
+		"autoscaling:BatchDeleteScheduledAction", "autoscaling:PutScalingPolicy", "autoscaling:SuspendProcesses",
+		"autoscaling:TerminateInstanceInAutoScalingGroup", "autoscaling:UpdateAutoScalingGroup",
+	}, []string{awsapi.ARN(c, "autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")})
+	return []awsapi.Statement{
+		named("GroupsOfCluster", when(writes, "Null", resourceTag+"/kubernetes.io/cluster/"+c.Name, "false")),
+		named("GroupsOfAutoscaler", when(writes, "Null", resourceTag+"/k8s.io/cluster-autoscaler/"+c.Name, "false")),
+	}
+}
+
+func clusterStatements(c inventory.Cluster) []awsapi.Statement {
+	object := func(kind, rest string) string { return awsapi.ARN(c, "eks", kind+"/"+c.Name+"/"+rest) }
+	entry := when(allow([]string{"eks:CreateAccessEntry"}, []string{c.ARN}), "ArnEquals", "eks:principalArn", awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name)))
+	return []awsapi.Statement{
+		named("Cluster", allow([]string{"eks:CreatePodIdentityAssociation", "eks:DescribeCluster", "eks:ListNodegroups", "eks:ListPodIdentityAssociations"}, []string{c.ARN})),
+		named("NodeGroups", allow([]string{"eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"}, []string{object("nodegroup", "*/*")})),
+		named("PodIdentity", allow([]string{"eks:DescribePodIdentityAssociation"}, []string{object("podidentityassociation", "*")})),
+		named("NodeAccess", when(entry, "StringEquals", "eks:accessEntryType", entryTypeNodes)),
+		named("ReadAccess", allow([]string{"eks:DescribeAccessEntry"}, []string{object("access-entry", "*")})),
+		named("TagAccess", made(allow([]string{"eks:TagResource"}, []string{object("access-entry", "*"), object("podidentityassociation", "*")}))),
+	}
+}
+
+// made asks for castoff's tag on what is being made.
+func made(s awsapi.Statement) awsapi.Statement {
+	return when(s, "StringEquals", requestTag+"/"+v1alpha1.TagManagedBy, v1alpha1.TagManagedByValue)
+}
+
+// roleStatements let castoff make the two roles, and hand the controller's, and no other, to Pod Identity.
+func roleStatements(c inventory.Cluster, extra []string) []awsapi.Statement {
+	node, controller := awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name)), awsapi.GlobalARN(c, "iam", "role/"+ControllerRoleName(c.Name))
+	return []awsapi.Statement{
+		named("MakeRoles", made(allow([]string{"iam:CreateRole", "iam:TagRole"}, []string{node, controller}))),
+		named("MendTrust", allow([]string{"iam:UpdateAssumeRolePolicy"}, []string{node, controller})),
+		named("NodeRole", when(allow([]string{"iam:AttachRolePolicy"}, []string{node}), "ArnEquals", "iam:PolicyARN", nodeRole(c, extra).attached...)),
+		named("ControllerRole", allow([]string{"iam:GetRolePolicy", "iam:PutRolePolicy"}, []string{controller})),
+		named("PassControllerRole", when(allow([]string{"iam:PassRole"}, []string{controller}), "StringEquals", "iam:PassedToService", podIdentityService)),
+	}
+}
+
+func interruptionStatements(c inventory.Cluster) []awsapi.Statement {
+	queue := awsapi.ARN(c, "sqs", awsapi.QueueName(c.Name))
+	var rules []string
+	for _, k := range awsapi.EventKinds() {
+		rules = append(rules, awsapi.ARN(c, "events", "rule/"+awsapi.RuleName(c.Name, k)))
+	}
+	return []awsapi.Statement{
+		named("Queue", allow([]string{"sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:ListQueueTags", "sqs:SetQueueAttributes", "sqs:TagQueue"}, []string{queue})),
+		named("Rules", allow([]string{"events:PutRule", "events:TagResource"}, rules)),
+		named("Targets", when(allow([]string{"events:PutTargets"}, rules), "ArnEquals", "events:TargetArn", queue)),
+	}
+}
+
+// PermissionsBoundary is a permissions boundary for castoff's own role: whatever policies that role is ever given, it
+// can do no more than what castoff does, in this region, and change no role but the two.
+func PermissionsBoundary(c inventory.Cluster, extraNodePolicies ...string) string {
+	var actions, regional []string
+	for _, s := range statements(c, extraNodePolicies) {
+		actions = append(actions, s.Action...)
+	}
+	slices.Sort(actions)
+	actions = slices.Compact(actions)
+	for _, service := range []string{"autoscaling", "ec2", "eks", "events", "sqs"} {
+		regional = append(regional, service+":*")
+	}
+	roles := []string{awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name)), awsapi.GlobalARN(c, "iam", "role/"+ControllerRoleName(c.Name))}
+	deny := func(actions []string, resources ...string) awsapi.Statement {
+		return awsapi.Statement{Effect: "Deny", Action: actions, Resource: resources}
+	}
+	return awsapi.NewDocument(
+		named("AtMost", allow(actions, []string{"*"})),
+		named("ThisRegion", when(deny(regional, "*"), "StringNotEquals", "aws:RequestedRegion", c.Region)),
+		named("TwoRoles", awsapi.Statement{Effect: "Deny", NotResource: roles, Action: []string{
+			"iam:AttachRolePolicy", "iam:CreateRole", "iam:PassRole", "iam:PutRolePolicy", "iam:TagRole", "iam:UpdateAssumeRolePolicy",
+		}}),
+		named("NodePolicies", when(deny([]string{"iam:AttachRolePolicy"}, "*"), "ArnNotEquals", "iam:PolicyARN", nodeRole(c, extraNodePolicies).attached...)),
+		named("PassToPods", when(deny([]string{"iam:PassRole"}, "*"), "StringNotEquals", "iam:PassedToService", podIdentityService)),
+	).String()
+}
