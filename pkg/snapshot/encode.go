@@ -78,9 +78,6 @@ func text(secret *corev1.Secret, key string) ([]byte, error) {
 	return plain, nil
 }
 
-// groupHash is a node group's name as part of an object's: its own may hold capitals, blanks and slashes.
-func groupHash(group string) string { return sum([]byte(group))[:12] }
-
 // labelValue makes a label's value of a cluster's name, which may be longer, or end in a dash.
 func labelValue(name string) string {
 	const limit, digest = 63, 8

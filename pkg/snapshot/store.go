@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,97 +33,100 @@ func New(c client.Client, live client.Reader, namespace string) *Store {
 // Save writes a snapshot once and for all, groups first, the index last, and gives the index's digest. Saving the same again is
 // done already. *ExistsError means that another snapshot of that name was there first, and stays.
 //
-// A crash before the index leaves group Secrets that no index names: the next Save replaces them.
+// Groups are named by their content, so two writers never touch each other's, and the index decides. What a crash or a loser
+// leaves without an index is removed by the Save that wins.
 func (s *Store) Save(ctx context.Context, name string, snapshot *inventory.Snapshot) (sha256 string, err error) {
 	index := *snapshot
 	index.Format = inventory.SnapshotFormat
 	index.Digests = map[string]string{}
-	secrets := make([]*corev1.Secret, 0, len(snapshot.Groups))
+	groups := make([]*corev1.Secret, 0, len(snapshot.Groups))
 	for _, group := range snapshot.Groups {
 		body, digest, err := encode(group)
 		if err != nil {
 			return "", fmt.Errorf("node group %s: %w", group.Group.Name, err)
 		}
-		secret, err := s.secret(groupName(name, group.Group.Name), groupKey, body, snapshot)
+		secret, err := s.secret(groupName(name, group.Group.Name, digest), groupKey, body, snapshot)
 		if err != nil {
 			return "", fmt.Errorf("node group %s: %w", group.Group.Name, err)
 		}
 		index.Digests[group.Group.Name] = digest
-		secrets = append(secrets, secret)
+		groups = append(groups, secret)
 	}
 	body, digest, err := encode(index)
 	if err != nil {
 		return "", err
 	}
-	if existing, err := s.index(ctx, name); err != nil || existing != nil {
-		return s.settle(name, existing, digest, err)
-	}
-	for _, secret := range secrets {
-		if err := s.replace(ctx, secret); err != nil {
-			return "", err
-		}
-	}
-	return s.writeIndex(ctx, name, body, digest, snapshot)
-}
-
-func (s *Store) writeIndex(ctx context.Context, name string, body []byte, digest string, snapshot *inventory.Snapshot) (string, error) {
 	secret, err := s.secret(indexName(name), indexKey, body, snapshot)
 	if err != nil {
 		return "", err
 	}
-	err = s.client.Create(ctx, secret)
-	if apierrors.IsAlreadyExists(err) {
-		existing, err := s.index(ctx, name)
-		return s.settle(name, existing, digest, err)
-	}
-	return digest, wrap(err, "create", s.path(secret.Name))
+	return digest, s.write(ctx, secret, groups)
 }
 
-// settle says what an index that is there already means for the one that was to be written.
-func (s *Store) settle(name string, existing *corev1.Secret, digest string, err error) (string, error) {
+// write creates what is missing of a snapshot, unless another one has its name.
+func (s *Store) write(ctx context.Context, index *corev1.Secret, groups []*corev1.Secret) error {
+	existing, err := s.get(ctx, index.Name)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if existing == nil {
-		return "", fmt.Errorf("secret %s was deleted while it was written; castoff tries again", s.path(indexName(name)))
+	if existing != nil {
+		return s.compare(existing, index)
+	}
+	for _, group := range groups {
+		if err := s.client.Create(ctx, group); err != nil && !apierrors.IsAlreadyExists(err) {
+			return wrap(err, "create", s.path(group.Name))
+		}
+	}
+	err = s.client.Create(ctx, index.DeepCopy())
+	if apierrors.IsAlreadyExists(err) {
+		return s.write(ctx, index, nil) // somebody else was faster: see what with
+	}
+	if err != nil {
+		return wrap(err, "create", s.path(index.Name))
+	}
+	return s.sweep(ctx, index, groups)
+}
+
+// compare says whether the index that is there already is the one that was to be written.
+func (s *Store) compare(existing, index *corev1.Secret) error {
+	if same(existing.Data, index.Data) {
+		return nil
 	}
 	there, err := text(existing, indexKey)
 	if err != nil {
-		return "", inventory.Terminal(&FormatError{Secret: s.path(existing.Name), Reason: "it holds no snapshot", Err: err})
+		return inventory.Terminal(&FormatError{Secret: s.path(existing.Name), Reason: "it holds no snapshot", Err: err})
 	}
-	if sum(there) != digest {
-		return "", &ExistsError{Secret: s.path(existing.Name), SHA256: sum(there)}
-	}
-	return digest, nil
+	return &ExistsError{Secret: s.path(existing.Name), SHA256: sum(there)}
 }
 
-// replace creates a group's Secret. One that is there with other content was left by a Save that did not come to its index.
-func (s *Store) replace(ctx context.Context, secret *corev1.Secret) error {
-	path := s.path(secret.Name)
-	err := s.client.Create(ctx, secret.DeepCopy())
-	if !apierrors.IsAlreadyExists(err) {
-		return wrap(err, "create", path)
+// sweep removes the groups of this Migration that the index does not name.
+func (s *Store) sweep(ctx context.Context, index *corev1.Secret, groups []*corev1.Secret) error {
+	named := map[string]bool{index.Name: true}
+	for _, group := range groups {
+		named[group.Name] = true
 	}
-	left := new(corev1.Secret)
-	if err := s.live.Get(ctx, client.ObjectKeyFromObject(secret), left); err != nil {
-		return wrap(err, "get", path)
+	list := new(corev1.SecretList)
+	mine := client.MatchingLabels{v1alpha1.LabelMigration: index.Labels[v1alpha1.LabelMigration]}
+	if err := s.live.List(ctx, list, client.InNamespace(s.namespace), mine); err != nil {
+		return wrap(err, "list", s.namespace)
 	}
-	if same(left.Data, secret.Data) {
-		return nil
+	for i := range list.Items {
+		left := &list.Items[i]
+		if named[left.Name] || !strings.HasPrefix(left.Name, index.Name+"-") {
+			continue
+		}
+		err := s.client.Delete(ctx, left, client.Preconditions{UID: ptr.To(left.UID)})
+		if client.IgnoreNotFound(err) != nil {
+			return wrap(err, "delete", s.path(left.Name))
+		}
 	}
-	if left.Labels[v1alpha1.LabelCluster] == "" {
-		return inventory.Terminal(fmt.Errorf("secret %s is in the way and not castoff's; remove it", path))
-	}
-	if err := s.client.Delete(ctx, left, client.Preconditions{UID: ptr.To(left.UID)}); err != nil {
-		return wrap(err, "delete", path)
-	}
-	return wrap(s.client.Create(ctx, secret.DeepCopy()), "create", path)
+	return nil
 }
 
 // Load reads a snapshot and the index's digest; nil and "" if there is none. *DigestError and *FormatError (both terminal) mean
 // that it cannot be trusted or read.
 func (s *Store) Load(ctx context.Context, name string) (*inventory.Snapshot, string, error) {
-	secret, err := s.index(ctx, name)
+	secret, err := s.get(ctx, indexName(name))
 	if err != nil || secret == nil {
 		return nil, "", err
 	}
@@ -148,8 +152,8 @@ func (s *Store) Load(ctx context.Context, name string) (*inventory.Snapshot, str
 
 func (s *Store) group(ctx context.Context, name, group, want string) (inventory.GroupSnapshot, error) {
 	recorded := inventory.GroupSnapshot{}
-	broken := &DigestError{Secret: s.path(groupName(name, group)), Group: group, Want: want}
-	secret, err := s.get(ctx, groupName(name, group))
+	broken := &DigestError{Secret: s.path(groupName(name, group, want)), Group: group, Want: want}
+	secret, err := s.get(ctx, groupName(name, group, want))
 	if err != nil {
 		return recorded, err
 	}
@@ -199,10 +203,6 @@ func (s *Store) secret(name, key string, body []byte, snapshot *inventory.Snapsh
 	}, nil
 }
 
-func (s *Store) index(ctx context.Context, name string) (*corev1.Secret, error) {
-	return s.get(ctx, indexName(name))
-}
-
 // get reads a Secret; nil if it does not exist.
 func (s *Store) get(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := new(corev1.Secret)
@@ -217,7 +217,10 @@ func (s *Store) path(name string) string { return s.namespace + "/" + name }
 
 func indexName(name string) string { return "castoff-snapshot-" + name }
 
-func groupName(name, group string) string { return indexName(name) + "-" + groupHash(group) }
+// groupName is made of what the Secret holds. A node group's own name may have capitals, blanks and slashes.
+func groupName(name, group, digest string) string {
+	return indexName(name) + "-" + sum([]byte(group + " " + digest))[:12]
+}
 
 func same(a, b map[string][]byte) bool {
 	if len(a) != len(b) {
