@@ -1,0 +1,121 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/plan"
+)
+
+// throttledAgain is when a look or an action that was throttled is tried again; it is no failure and backs nothing off.
+const throttledAgain = 5 * time.Second
+
+// Options of the operator.
+type Options struct {
+	// Namespace that castoff runs in: snapshot, report and canary pods live there.
+	Namespace string
+}
+
+// Reconciler drives Migrations. It runs one at a time (setup.go).
+type Reconciler struct {
+	Observer *Observer
+	Recorder events.EventRecorder
+	Options  Options
+
+	// since remembers, between two looks of this process, when what a drain pass found was first seen.
+	since map[string]*metav1.Time
+}
+
+// Reconcile looks, decides, records, acts and reports: once, without waiting for anything.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	m := &v1alpha1.Migration{}
+	if err := r.Observer.Live.Get(ctx, req.NamespacedName, m); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !m.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	before := m.DeepCopy()
+	w, err := r.Observer.Observe(ctx, m)
+	if err != nil {
+		return r.cannotLook(ctx, before, m, err)
+	}
+	d := plan.Next(m, w, r.Observer.Clock())
+	if err := r.record(ctx, before, m, w, d); err != nil {
+		return retryConflict(err)
+	}
+	results := r.act(ctx, m, w, d.Actions)
+	return r.finish(ctx, m, d, results)
+}
+
+// record writes the ledger before the first effect outside the cluster's own objects is made; without such an effect the
+// status can wait until the end.
+func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, w plan.World, d plan.Decision) error {
+	r.project(m, w, d)
+	if err := r.writeReport(ctx, m, w); err != nil {
+		return err
+	}
+	return r.write(ctx, before, m)
+}
+
+// finish reports what became of the actions and says when to look again.
+func (r *Reconciler) finish(ctx context.Context, m *v1alpha1.Migration, d plan.Decision, results []result) (ctrl.Result, error) {
+	if changesAWS(d.Actions) {
+		r.Observer.forgetAWS()
+	}
+	recorded := m.DeepCopy()
+	r.report(m, results)
+	if err := r.write(ctx, recorded, m); err != nil {
+		return retryConflict(err)
+	}
+	var failures []error
+	throttled := false
+	for _, res := range results {
+		if res.err == nil {
+			continue
+		}
+		log.FromContext(ctx).Error(res.err, "change failed", "change", actionName(res.action))
+		switch inventory.ClassOf(res.err) {
+		case inventory.ClassThrottled:
+			throttled = true
+		default:
+			failures = append(failures, res.err)
+		}
+	}
+	if len(failures) > 0 {
+		return ctrl.Result{}, errors.Join(failures...)
+	}
+	if throttled {
+		return ctrl.Result{RequeueAfter: throttledAgain}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(d.Until.Sub(r.Observer.Clock()), time.Millisecond)}, nil
+}
+
+func (r *Reconciler) cannotLook(ctx context.Context, before, m *v1alpha1.Migration, err error) (ctrl.Result, error) {
+	r.fail(m, err)
+	if werr := r.write(ctx, before, m); werr != nil {
+		return retryConflict(errors.Join(err, werr))
+	}
+	if inventory.ClassOf(err) == inventory.ClassThrottled {
+		return ctrl.Result{RequeueAfter: throttledAgain}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// retryConflict: somebody wrote the Migration since it was read; that is no failure, it is looked at again.
+func retryConflict(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	return ctrl.Result{}, err
+}

@@ -1,0 +1,349 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/helm"
+	"github.com/castoff-sh/castoff/pkg/identity"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/nodegroup"
+	"github.com/castoff-sh/castoff/pkg/plan"
+	"github.com/castoff-sh/castoff/pkg/preflight"
+	"github.com/castoff-sh/castoff/pkg/translate"
+)
+
+const (
+	// lookDeadline bounds one look. What does not answer by then is looked at again later.
+	lookDeadline = 30 * time.Second
+	// groupsFresh is for how long a list of node groups serves when castoff itself has changed none since: the Kubernetes
+	// watches wake the reconciler more often than AWS needs to be asked.
+	groupsFresh = 5 * time.Second
+	// settledFresh is the same for what changes only if somebody works on it: queue, identities, the release, the cluster.
+	settledFresh = 5 * time.Minute
+	// unsettledFresh is the same while it is not as it should be.
+	unsettledFresh = time.Second
+)
+
+// Observer reads the world through the ports. It never writes.
+type Observer struct {
+	Ports Ports
+	// Client reads nodes and Migrations from the cache, Live bypasses it: pods are never cached.
+	Client client.Client
+	Live   client.Reader
+	Clock  func() time.Time
+	// CABundle is the certificate authority of the API server that castoff talks to, PEM: it proves that spec.clusterName is
+	// the cluster castoff runs in.
+	CABundle []byte
+	// NodeGroupsOf makes the port of a cluster's node groups; Ports.NodeGroups is the one of the cluster last looked at.
+	NodeGroupsOf func(cluster string) NodeGroups
+	// Engine is how the built-in engine is installed; cluster, queue and home are filled in.
+	Engine helm.Engine
+
+	name         string
+	cluster      memo[inventory.Cluster]
+	groups       memo[[]inventory.NodeGroup]
+	interruption memo[inventory.Interruption]
+	identity     memo[inventory.Identity]
+	release      memo[inventory.Engine]
+	permissions  memo[[]inventory.Permission]
+	snapshots    snapshotCache
+}
+
+// turnTo makes the looks go to this cluster. The name is frozen from the snapshot on; before, a user may correct it.
+func (o *Observer) turnTo(cluster string) {
+	if o.name == cluster {
+		return
+	}
+	o.name, o.Ports.NodeGroups = cluster, o.NodeGroupsOf(cluster)
+	o.cluster.forget()
+	o.permissions.forget()
+	o.forgetAWS()
+}
+
+// forgetAWS makes the next look ask AWS again: castoff has just changed something there.
+func (o *Observer) forgetAWS() {
+	o.groups.forget()
+	o.interruption.forget()
+	o.identity.forget()
+	o.release.forget()
+}
+
+// Observe looks at everything that plan.Next needs to know of, in parallel and with one deadline.
+func (o *Observer) Observe(ctx context.Context, m *v1alpha1.Migration) (plan.World, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookDeadline)
+	defer cancel()
+	var w plan.World
+	var err error
+	if w.OtherMigration, err = o.otherMigration(ctx, m); err != nil || w.OtherMigration != "" {
+		return w, err
+	}
+	o.turnTo(m.Spec.ClusterName)
+	if w.Cluster, err = o.observeCluster(ctx); errors.Is(err, nodegroup.ErrClusterNotFound) {
+		w.Findings = preflight.Run(preflight.Input{ClusterName: m.Spec.ClusterName}, m.Spec.AcceptedRisks)
+		return w, nil
+	} else if err != nil {
+		return w, err
+	}
+	if err := o.observeBase(ctx, m, &w); err != nil {
+		return w, err
+	}
+	findings := o.resolve(m, &w)
+	return w, o.observeMore(ctx, m, &w, findings)
+}
+
+func (o *Observer) observeCluster(ctx context.Context) (inventory.Cluster, error) {
+	return o.cluster.get(ctx, o.Clock(), always[inventory.Cluster](settledFresh), func(ctx context.Context) (inventory.Cluster, error) {
+		c, err := o.Ports.NodeGroups.Cluster(ctx)
+		c.Same = len(o.CABundle) > 0 && sameCA(c.CABundle, o.CABundle)
+		return c, err
+	})
+}
+
+// sameCA compares EKS's base64 bundle with the one castoff trusts.
+func sameCA(eks string, pem []byte) bool {
+	decoded, err := base64.StdEncoding.DecodeString(eks)
+	return err == nil && bytes.Equal(bytes.TrimSpace(decoded), bytes.TrimSpace(pem))
+}
+
+// observeBase reads what every look needs.
+func (o *Observer) observeBase(ctx context.Context, m *v1alpha1.Migration, w *plan.World) error {
+	var nodes []inventory.Node
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { w.Groups, err = o.listGroups(ctx, m); return err })
+	g.Go(func() (err error) { w.Autoscalers, err = o.Ports.Autoscalers.Find(ctx); return err })
+	g.Go(func() (err error) { w.Interruption, err = o.observeInterruption(ctx, w.Cluster); return err })
+	g.Go(func() (err error) { nodes, err = o.nodes(ctx); return err })
+	g.Go(func() (err error) { w.PendingPods, err = o.pendingPods(ctx); return err })
+	g.Go(func() error { return o.loadSnapshot(ctx, m, w) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	w.Nodes = assignGroups(nodes, w.Groups)
+	return nil
+}
+
+func (o *Observer) listGroups(ctx context.Context, m *v1alpha1.Migration) ([]inventory.NodeGroup, error) {
+	var also []string
+	for _, p := range m.Spec.Pools {
+		also = append(also, p.NodeGroups...)
+	}
+	if m.Spec.Home != nil {
+		also = append(also, m.Spec.Home.NodeGroup)
+	}
+	return o.groups.get(ctx, o.Clock(), always[[]inventory.NodeGroup](groupsFresh), func(ctx context.Context) ([]inventory.NodeGroup, error) {
+		return o.Ports.NodeGroups.List(ctx, also...)
+	})
+}
+
+func (o *Observer) observeInterruption(ctx context.Context, c inventory.Cluster) (inventory.Interruption, error) {
+	return o.interruption.get(ctx, o.Clock(), func(i inventory.Interruption) time.Duration { return freshness(i.Ready) },
+		func(ctx context.Context) (inventory.Interruption, error) { return o.Ports.Interruption.Observe(ctx, c) })
+}
+
+func freshness(settled bool) time.Duration {
+	if settled {
+		return settledFresh
+	}
+	return unsettledFresh
+}
+
+// resolve works out home, pools and targets. From the snapshot on they are what it recorded, so that a change of the world
+// does not change what is being done.
+func (o *Observer) resolve(m *v1alpha1.Migration, w *plan.World) []inventory.Finding {
+	var findings []inventory.Finding
+	source := w.Groups
+	if s := w.Snapshot; s != nil {
+		w.Home, w.Pools = s.Home, s.Pools
+		source = recordedGroups(s, w.Groups)
+	} else {
+		w.Home, w.Pools, findings = plan.Pools(m.Spec, w.Groups, w.Autoscalers)
+	}
+	w.Targets = map[string]inventory.Target{}
+	for _, p := range w.Pools {
+		groups := groupsOf(p, source)
+		if len(groups) == 0 {
+			continue
+		}
+		t, err := translate.Pool(w.Cluster, p, groups, identity.NodeRoleName(w.Cluster.Name))
+		if err != nil {
+			findings = append(findings, preflight.NotTranslated(p.Name, err))
+			continue
+		}
+		w.Targets[p.Name] = t
+	}
+	return findings
+}
+
+// recordedGroups are the groups of the snapshot. User data is not in it (it may hold secrets), so that comes from AWS: the
+// template's version is a number, and a version never changes.
+func recordedGroups(s *inventory.Snapshot, now []inventory.NodeGroup) []inventory.NodeGroup {
+	out := make([]inventory.NodeGroup, 0, len(s.Groups))
+	for _, r := range s.Groups {
+		g := r.Group
+		for _, n := range now {
+			if n.Name == g.Name && n.LaunchTemplate.UserDataSHA256 == g.LaunchTemplate.UserDataSHA256 {
+				g.LaunchTemplate.UserData = n.LaunchTemplate.UserData
+			}
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+func groupsOf(p inventory.Pool, groups []inventory.NodeGroup) []inventory.NodeGroup {
+	var out []inventory.NodeGroup
+	for _, name := range p.NodeGroups {
+		for _, g := range groups {
+			if g.Name == name {
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+// observeMore reads what depends on the pools: identities, the engine, and what plan.NeedsOf asks for.
+func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *plan.World, findings []inventory.Finding) error {
+	var err error
+	if w.Identity, err = o.observeIdentity(ctx, w.Cluster, extraPolicies(*w)); err != nil {
+		return err
+	}
+	if err := o.observeEngine(ctx, w); err != nil {
+		return err
+	}
+	needs := plan.NeedsOf(m, *w)
+	if err := o.observeDrains(ctx, needs.Drains, w); err != nil {
+		return err
+	}
+	if !needs.Preflight {
+		return nil
+	}
+	return o.preflight(ctx, m, w, findings)
+}
+
+func (o *Observer) observeIdentity(ctx context.Context, c inventory.Cluster, extra []string) (inventory.Identity, error) {
+	return o.identity.get(ctx, o.Clock(), func(i inventory.Identity) time.Duration { return freshness(i.Ready) },
+		func(ctx context.Context) (inventory.Identity, error) { return o.Ports.Identity.Observe(ctx, c, extra) })
+}
+
+func (o *Observer) observeDrains(ctx context.Context, nodes []string, w *plan.World) error {
+	w.Drains = map[string]inventory.DrainState{}
+	for _, n := range nodes {
+		d, err := o.Ports.Drainer.State(ctx, n)
+		if err != nil {
+			return err
+		}
+		w.Drains[n] = d
+	}
+	return nil
+}
+
+func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan.World, findings []inventory.Finding) error {
+	workloads, err := o.workloads(ctx)
+	if err != nil {
+		return err
+	}
+	permissions, err := o.permissions.get(ctx, o.Clock(), permissionsFresh, func(ctx context.Context) ([]inventory.Permission, error) {
+		return o.Ports.Identity.Check(ctx, w.Cluster)
+	})
+	if err != nil {
+		return fmt.Errorf("checking what castoff may do in AWS: %w", err)
+	}
+	w.Findings = preflight.Run(preflight.Input{
+		ClusterName: m.Spec.ClusterName, ClusterFound: true, Cluster: w.Cluster, Groups: w.Groups, Nodes: w.Nodes,
+		Autoscalers: w.Autoscalers, Engine: w.Engine, Identity: w.Identity, Permissions: permissions, Workloads: workloads,
+		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings,
+	}, m.Spec.AcceptedRisks)
+	return nil
+}
+
+// permissionsFresh asks again soon while something is denied, so that a migration goes on by itself once it is granted.
+func permissionsFresh(ps []inventory.Permission) time.Duration {
+	for _, p := range ps {
+		if p.State == inventory.PermissionDenied {
+			return unsettledFresh
+		}
+	}
+	return settledFresh
+}
+
+// otherMigration returns the name of an older Migration that has not finished: the one that acts.
+func (o *Observer) otherMigration(ctx context.Context, m *v1alpha1.Migration) (string, error) {
+	var all v1alpha1.MigrationList
+	if err := o.Client.List(ctx, &all); err != nil {
+		return "", fmt.Errorf("listing Migrations: %w", err)
+	}
+	for _, other := range all.Items {
+		if other.UID != m.UID && older(&other, m) && other.Status.CompletionTime == nil {
+			return other.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func older(a, b *v1alpha1.Migration) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+// homeSelector finds a label that the home's nodes share and no other node has, so that the engine stays there.
+func homeSelector(home string, nodes []inventory.Node) map[string]string {
+	var shared map[string]string
+	for _, n := range nodes {
+		if n.Group != home {
+			continue
+		}
+		if shared == nil {
+			shared = map[string]string{}
+			for k, v := range n.Labels {
+				shared[k] = v
+			}
+		}
+		for k, v := range shared {
+			if n.Labels[k] != v {
+				delete(shared, k)
+			}
+		}
+	}
+	for _, n := range nodes {
+		if n.Group == home {
+			continue
+		}
+		for k, v := range n.Labels {
+			if shared[k] == v {
+				delete(shared, k)
+			}
+		}
+	}
+	return pickLabel(shared)
+}
+
+// pickLabel prefers the node group's own label, then the first by name; hostnames and the like say nothing of a group.
+func pickLabel(labels map[string]string) map[string]string {
+	const nodegroup = "eks.amazonaws.com/nodegroup"
+	if v, ok := labels[nodegroup]; ok {
+		return map[string]string{nodegroup: v}
+	}
+	best := ""
+	for k := range labels {
+		if k != corev1.LabelHostname && k != corev1.LabelTopologyZone && (best == "" || k < best) {
+			best = k
+		}
+	}
+	if best == "" {
+		return nil
+	}
+	return map[string]string{best: labels[best]}
+}

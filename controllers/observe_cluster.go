@@ -1,0 +1,229 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/helm"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/plan"
+)
+
+// pageSize of a list of pods: at 25 KiB a pod a page is 12 MiB at most, and only what the checks need is kept of it.
+const pageSize = 500
+
+func (o *Observer) nodes(ctx context.Context) ([]inventory.Node, error) {
+	var list corev1.NodeList
+	if err := o.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	out := make([]inventory.Node, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, nodeOf(&list.Items[i]))
+	}
+	return out, nil
+}
+
+func nodeOf(n *corev1.Node) inventory.Node {
+	return inventory.Node{
+		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, InstanceID: instanceID(n.Spec.ProviderID),
+		Zone: n.Labels[corev1.LabelTopologyZone], Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints,
+		Unschedulable: n.Spec.Unschedulable, Ready: nodeReady(n), Created: n.CreationTimestamp.Time, Allocatable: n.Status.Allocatable,
+	}
+}
+
+// instanceID is the last part of aws:///us-east-1a/i-0123456789abcdef0.
+func instanceID(providerID string) string {
+	id := providerID[strings.LastIndexByte(providerID, '/')+1:]
+	if !strings.HasPrefix(id, "i-") {
+		return ""
+	}
+	return id
+}
+
+func nodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// assignGroups names each node's group by its instance.
+func assignGroups(nodes []inventory.Node, groups []inventory.NodeGroup) []inventory.Node {
+	owner := map[string]string{}
+	for _, g := range groups {
+		for _, i := range g.Instances {
+			owner[i.ID] = g.Name
+		}
+	}
+	for i := range nodes {
+		if nodes[i].InstanceID != "" {
+			nodes[i].Group = owner[nodes[i].InstanceID]
+		}
+	}
+	return nodes
+}
+
+// pendingPods counts pods that the scheduler found no node for.
+func (o *Observer) pendingPods(ctx context.Context) (int, error) {
+	n := 0
+	err := o.eachPod(ctx, func(p *corev1.Pod) {
+		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil && p.Labels[v1alpha1.LabelPlaceholder] == "" && p.Labels[v1alpha1.LabelCanary] == "" {
+			n++
+		}
+	}, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", "")})
+	return n, err
+}
+
+// workloads reads what the preflight needs of every pod, page by page.
+func (o *Observer) workloads(ctx context.Context) (inventory.Workloads, error) {
+	var w inventory.Workloads
+	err := o.eachPod(ctx, func(p *corev1.Pod) {
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			return
+		}
+		w.Pods = append(w.Pods, podOf(p))
+		if p.Spec.NodeName == "" {
+			w.Pending++
+		}
+	})
+	if err != nil {
+		return w, err
+	}
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := o.Live.List(ctx, &budgets); err != nil {
+		return w, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
+	}
+	w.Budgets = budgets.Items
+	return w, nil
+}
+
+func podOf(p *corev1.Pod) inventory.Pod {
+	out := inventory.Pod{
+		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels, Annotations: p.Annotations,
+		Owner: metav1.GetControllerOf(p), Phase: p.Status.Phase, Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
+	}
+	_, out.Mirror = p.Annotations[corev1.MirrorPodAnnotationKey]
+	if p.Spec.Affinity != nil {
+		out.Affinity = p.Spec.Affinity.NodeAffinity
+	}
+	return out
+}
+
+func (o *Observer) eachPod(ctx context.Context, visit func(*corev1.Pod), opts ...client.ListOption) error {
+	var page corev1.PodList
+	for {
+		page.Items = nil
+		if err := o.Live.List(ctx, &page, append(opts, client.Limit(pageSize), client.Continue(page.Continue))...); err != nil {
+			return fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range page.Items {
+			visit(&page.Items[i])
+		}
+		if page.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// loadSnapshot reads the snapshot and holds it against the digest in the status. A snapshot is immutable, so what was
+// verified once in this process is not read again.
+func (o *Observer) loadSnapshot(ctx context.Context, m *v1alpha1.Migration, w *plan.World) error {
+	s, sha, err := o.snapshots.load(ctx, m, o.Ports.Snapshots)
+	if err != nil && inventory.ClassOf(err) != inventory.ClassTerminal {
+		return fmt.Errorf("reading the snapshot: %w", err)
+	}
+	want := m.Status.Snapshot
+	switch {
+	case err != nil:
+		w.SnapshotProblem = err.Error()
+	case s == nil && want != nil:
+		w.SnapshotProblem = "The snapshot " + want.Namespace + "/" + want.Name + " is gone. Without it castoff cannot go back and does nothing more: restore the Secret from a backup."
+	case s != nil && want != nil && want.SHA256 != sha:
+		w.SnapshotProblem = "The snapshot " + want.Namespace + "/" + want.Name + " is not the one that was taken: its digest differs. Restore the Secret from a backup."
+	case s != nil && s.Migration != string(m.UID):
+		w.SnapshotProblem = "A snapshot named after this Migration belongs to an earlier one. Keep a copy of its Secrets (label " + v1alpha1.LabelMigration + "=" + s.Migration + ") and delete them, or give this Migration another name."
+	default:
+		w.Snapshot, w.SnapshotSHA256 = s, sha
+	}
+	return nil
+}
+
+// observeEngine reads Karpenter: its objects at every look, the release and the CRDs when they may have changed.
+func (o *Observer) observeEngine(ctx context.Context, w *plan.World) error {
+	e, err := o.Ports.Provisioner.Observe(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := o.release.get(ctx, o.Clock(), func(e inventory.Engine) time.Duration { return freshness(e.ReleaseCurrent && e.CRDsCurrent) },
+		func(ctx context.Context) (inventory.Engine, error) { return o.observeRelease(ctx, *w) })
+	if err != nil {
+		return err
+	}
+	e.Release, e.ReleaseMessage, e.ReleaseCurrent = r.Release, r.ReleaseMessage, r.ReleaseCurrent
+	e.CRDsCurrent, e.CRDForeign = r.CRDsCurrent, r.CRDForeign
+	w.Engine = e
+	return nil
+}
+
+// engineRelease is the release for this cluster: the queue's and the home's names are filled in.
+func (o *Observer) engineRelease(w plan.World) helm.Release {
+	e := o.Engine
+	e.ClusterName, e.ClusterEndpoint, e.Region = w.Cluster.Name, w.Cluster.Endpoint, w.Cluster.Region
+	e.InterruptionQueue = w.Interruption.QueueName
+	e.NodeSelector = homeSelector(w.Home, w.Nodes)
+	return e.Release()
+}
+
+func (o *Observer) observeRelease(ctx context.Context, w plan.World) (inventory.Engine, error) {
+	var e inventory.Engine
+	crds, err := o.Ports.Releases.ObserveCRDs(ctx)
+	if err != nil {
+		return e, fmt.Errorf("reading Karpenter's CustomResourceDefinitions: %w", err)
+	}
+	e.CRDsCurrent = len(crds) > 0
+	for _, c := range crds {
+		if c.Status == helm.CRDForeign {
+			e.CRDForeign = "CustomResourceDefinition " + c.Name + " belongs to " + c.Owner + " and differs from what this Karpenter needs. Remove that Karpenter, or hand the definition over."
+		}
+		e.CRDsCurrent = e.CRDsCurrent && c.Status == helm.CRDCurrent && c.Established
+	}
+	state, err := o.Ports.Releases.Observe(ctx, o.engineRelease(w))
+	var invalid *helm.ValuesError
+	if errors.As(err, &invalid) {
+		e.Release, e.ReleaseMessage = inventory.ReleaseFailed, invalid.Error()
+		return e, nil
+	} else if err != nil {
+		return e, fmt.Errorf("reading the engine's Helm release: %w", err)
+	}
+	e.Release, e.ReleaseMessage, e.ReleaseCurrent = releaseState(state)
+	return e, nil
+}
+
+func releaseState(s helm.State) (inventory.ReleaseState, string, bool) {
+	switch s.Status {
+	case helm.NotInstalled:
+		return inventory.ReleaseMissing, "", false
+	case helm.Deployed:
+		return inventory.ReleaseDeployed, s.Reason, s.Current
+	case helm.Pending:
+		return inventory.ReleasePending, fmt.Sprintf("A Helm operation was begun at %s and has not ended; castoff takes it over.", s.Since.UTC().Format(time.RFC3339)), false
+	case helm.Foreign:
+		return inventory.ReleaseForeign, "What castoff would install is there and belongs to " + s.Owner + " (" + s.Object + "). Two Karpenters in one cluster launch twice for every pod: remove that one.", false
+	}
+	return inventory.ReleaseFailed, s.Reason, false
+}
+
+// extraPolicies are what the old node roles carry beyond the usual: pods may live off them. Without the policies' names in the
+// inventory there is nothing to add.
+func extraPolicies(plan.World) []string { return nil }

@@ -1,0 +1,92 @@
+package controllers
+
+import (
+	"context"
+
+	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/castoff-sh/castoff/pkg/helm"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// Ports are the outside world. Each is satisfied by one package of pkg; tests put doubles in their place.
+type Ports struct {
+	NodeGroups   NodeGroups
+	Interruption Interruption
+	Identity     Identity
+	Autoscalers  Autoscalers
+	Provisioner  Provisioner
+	Releases     Releases
+	Drainer      Drainer
+	Snapshots    Snapshots
+}
+
+// NodeGroups is pkg/nodegroup: Auto Scaling groups and EKS managed node groups.
+type NodeGroups interface {
+	Cluster(ctx context.Context) (inventory.Cluster, error)
+	List(ctx context.Context, also ...string) ([]inventory.NodeGroup, error)
+	DisablePolicies(ctx context.Context, g inventory.NodeGroup, names []string) error
+	DeleteScheduledActions(ctx context.Context, asg string, names []string) error
+	SuspendProcesses(ctx context.Context, asg string, processes []string) error
+	SetCapacityRebalance(ctx context.Context, asg string, on bool) error
+	SetMaxInstanceLifetime(ctx context.Context, asg string, seconds int32) error
+	SetSize(ctx context.Context, g inventory.NodeGroup, minimum, maximum, desired int32) error
+	EndInstances(ctx context.Context, asg string, ids []string) error
+}
+
+// Interruption is pkg/interruption: the queue and its rules.
+type Interruption interface {
+	Observe(ctx context.Context, c inventory.Cluster) (inventory.Interruption, error)
+	Ensure(ctx context.Context, c inventory.Cluster) error
+}
+
+// Identity is pkg/identity: roles, Pod Identity, access of nodes, and what castoff itself may do.
+type Identity interface {
+	Observe(ctx context.Context, c inventory.Cluster, extraNodePolicies []string) (inventory.Identity, error)
+	Ensure(ctx context.Context, c inventory.Cluster, extraNodePolicies []string) error
+	Check(ctx context.Context, c inventory.Cluster) ([]inventory.Permission, error)
+}
+
+// Autoscalers is pkg/autoscaler: the Cluster Autoscalers of the cluster.
+type Autoscalers interface {
+	Find(ctx context.Context) ([]inventory.Autoscaler, error)
+	Stop(ctx context.Context, a inventory.Autoscaler) error
+	HoldLease(ctx context.Context, lease types.NamespacedName, identity string) error
+	StripLeftovers(ctx context.Context, node string) error
+}
+
+// Provisioner is pkg/provisioner: NodePools, EC2NodeClasses, the canary, and the engine's readiness.
+type Provisioner interface {
+	Observe(ctx context.Context) (inventory.Engine, error)
+	EnsureNodeClass(ctx context.Context, nc *awsv1.EC2NodeClass) error
+	EnsureNodePool(ctx context.Context, np *karpv1.NodePool) error
+	StartCanary(ctx context.Context, pool string, nc *awsv1.EC2NodeClass, np *karpv1.NodePool, owner metav1.OwnerReference) error
+	EndCanary(ctx context.Context, pool string) error
+	MarkCanaryPassed(ctx context.Context, pool, hash string) error
+}
+
+// Releases is pkg/helm: the engine's release and CRDs.
+type Releases interface {
+	Observe(ctx context.Context, r helm.Release) (helm.State, error)
+	Apply(ctx context.Context, r helm.Release) (helm.State, error)
+	ObserveCRDs(ctx context.Context) ([]helm.CRD, error)
+	ApplyCRDs(ctx context.Context) error
+}
+
+// Drainer is pkg/drain: what castoff does to legacy nodes and the pods on them.
+type Drainer interface {
+	State(ctx context.Context, node string) (inventory.DrainState, error)
+	Pass(ctx context.Context, node string) (inventory.DrainState, error)
+	Mark(ctx context.Context, node, pool string) error
+	Fence(ctx context.Context, node, pool string) error
+	Begin(ctx context.Context, node string) error
+}
+
+// Snapshots is pkg/snapshot: the record of what is needed to go back.
+type Snapshots interface {
+	Save(ctx context.Context, name string, s *inventory.Snapshot) (sha256 string, err error)
+	Load(ctx context.Context, name string) (s *inventory.Snapshot, sha256 string, err error)
+}

@@ -1,0 +1,272 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/plan"
+)
+
+// The bounds of the API's lists and strings (api/v1alpha1/status_types.go).
+const (
+	maxBlockers = 20
+	maxMessage  = 1024
+	maxObject   = 512
+	maxSummary  = 256
+	maxError    = 512
+	// maxCondition is apimachinery's bound of a condition's message, cut shorter: nine of them and twenty blockers have to fit.
+	maxCondition = 2048
+)
+
+// project writes a decision into the status. It is the only writer of conditions and counters.
+func (r *Reconciler) project(m *v1alpha1.Migration, w plan.World, d plan.Decision) {
+	s := &m.Status
+	s.ObservedGeneration = m.Generation
+	s.Phase, s.Home = d.Phase, cut(w.Home, maxSummary)
+	s.Pools, s.Waves, s.Operations = d.Pools, d.Waves, d.Operations
+	s.Blockers = bounded(d.Blockers)
+	s.BlockedBy = summary(d.Blockers)
+	s.PoolsDone, s.NodesDone = counters(d.Pools)
+	for _, c := range d.Conditions {
+		c.ObservedGeneration = m.Generation
+		c.Message = cut(c.Message, maxCondition)
+		r.setCondition(m, c)
+	}
+	r.setTimes(m, w, d)
+}
+
+func (r *Reconciler) setCondition(m *v1alpha1.Migration, c metav1.Condition) {
+	c.LastTransitionTime = metav1.NewTime(r.Observer.Clock().Truncate(time.Second))
+	meta.SetStatusCondition(&m.Status.Conditions, c)
+}
+
+func (r *Reconciler) setTimes(m *v1alpha1.Migration, w plan.World, d plan.Decision) {
+	s := &m.Status
+	if w.Snapshot != nil {
+		s.Snapshot = &v1alpha1.SnapshotReference{
+			ObjectReference: v1alpha1.ObjectReference{Namespace: r.Options.Namespace, Name: snapshotName(m)}, SHA256: w.SnapshotSHA256,
+		}
+		if s.StartTime == nil {
+			t := metav1.NewTime(w.Snapshot.Taken.Truncate(time.Second))
+			s.StartTime = &t
+		}
+	}
+	switch {
+	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady):
+		s.CompletionTime = nil
+	case s.CompletionTime == nil:
+		t := metav1.NewTime(r.Observer.Clock().Truncate(time.Second))
+		s.CompletionTime = &t
+	}
+	s.EstimatedCompletionTime = nil
+	if !d.ETA.IsZero() {
+		t := metav1.NewTime(d.ETA)
+		s.EstimatedCompletionTime = &t
+	}
+}
+
+// report adds what became of the actions: the words of what failed, and what the passes found on the nodes.
+func (r *Reconciler) report(m *v1alpha1.Migration, results []result) {
+	for _, res := range results {
+		if res.drain != nil {
+			m.Status.Blockers = bounded(append(plan.DrainBlockers(poolOf(res.action), *res.drain), m.Status.Blockers...))
+		}
+		if res.err == nil {
+			continue
+		}
+		recordError(m, res)
+		if inventory.ClassOf(res.err) == inventory.ClassThrottled {
+			continue
+		}
+		severity := v1alpha1.SeverityWait
+		if inventory.ClassOf(res.err) == inventory.ClassTerminal {
+			severity = v1alpha1.SeverityBlock
+			r.setCondition(m, metav1.Condition{
+				Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonActionFailed,
+				ObservedGeneration: m.Generation, Message: cut(res.err.Error(), maxCondition),
+			})
+		}
+		b := v1alpha1.Blocker{Severity: severity, Reason: v1alpha1.ReasonActionFailed, Object: actionName(res.action), Message: res.err.Error()}
+		m.Status.Blockers = bounded(append([]v1alpha1.Blocker{b}, m.Status.Blockers...))
+	}
+	r.datePassBlockers(m)
+	m.Status.BlockedBy = summary(m.Status.Blockers)
+}
+
+// datePassBlockers gives a first-seen time to what the planner has not dated.
+func (r *Reconciler) datePassBlockers(m *v1alpha1.Migration) {
+	seen := map[string]bool{}
+	out := m.Status.Blockers[:0]
+	for _, b := range m.Status.Blockers {
+		key := b.Reason + "|" + b.Object + "|" + b.Pool
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if b.Since == nil {
+			b.Since = r.since[key]
+		}
+		if b.Since == nil {
+			t := metav1.NewTime(r.Observer.Clock().Truncate(time.Second))
+			b.Since = &t
+		}
+		out = append(out, b)
+	}
+	m.Status.Blockers = out
+	r.since = map[string]*metav1.Time{}
+	for _, b := range out {
+		r.since[b.Reason+"|"+b.Object+"|"+b.Pool] = b.Since
+	}
+}
+
+func recordError(m *v1alpha1.Migration, res result) {
+	l, ok := res.action.(plan.Ledgered)
+	if !ok {
+		return
+	}
+	kind, target, _ := l.Entry()
+	for i := range m.Status.Operations {
+		if m.Status.Operations[i].ID == kind+"/"+target {
+			m.Status.Operations[i].Error = cut(res.err.Error(), maxError)
+		}
+	}
+}
+
+// fail writes that the world could not be looked at. What was known before stays: it is the best there is.
+func (r *Reconciler) fail(m *v1alpha1.Migration, err error) {
+	m.Status.ObservedGeneration = m.Generation
+	reason, stalled := v1alpha1.ReasonObservationFailed, metav1.ConditionFalse
+	if inventory.ClassOf(err) == inventory.ClassTerminal {
+		stalled = metav1.ConditionTrue
+	}
+	if inventory.ClassOf(err) == inventory.ClassThrottled {
+		reason = v1alpha1.ReasonThrottled
+	}
+	message := cut("castoff could not look at the cluster and changes nothing until it can: "+err.Error(), maxCondition)
+	for kind, status := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionReady: metav1.ConditionFalse, v1alpha1.ConditionReconciling: metav1.ConditionTrue, v1alpha1.ConditionStalled: stalled,
+	} {
+		r.setCondition(m, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: m.Generation})
+	}
+	for _, kind := range v1alpha1.ConditionTypes {
+		if meta.FindStatusCondition(m.Status.Conditions, kind) == nil {
+			r.setCondition(m, metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reason, Message: message, ObservedGeneration: m.Generation})
+		}
+	}
+	m.Status.BlockedBy = cut(reason, maxSummary)
+}
+
+// write stores the status if it differs from what was read. The resourceVersion is checked: a Migration that somebody else
+// wrote since is looked at again, and a leader that lost its lead cannot act on an old one.
+func (r *Reconciler) write(ctx context.Context, before, m *v1alpha1.Migration) error {
+	if equality.Semantic.DeepEqual(before.Status, m.Status) {
+		return nil
+	}
+	if err := r.Observer.Client.Status().Update(ctx, m); err != nil {
+		return fmt.Errorf("writing the status of Migration %s: %w", m.Name, err)
+	}
+	r.announce(before, m)
+	return nil
+}
+
+// announce tells changes of phase, and blockers that are new, as events.
+func (r *Reconciler) announce(before, m *v1alpha1.Migration) {
+	if before.Status.Phase != m.Status.Phase {
+		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, string(m.Status.Phase), "Phase", "%s -> %s", orNone(string(before.Status.Phase)), m.Status.Phase)
+	}
+	known := map[string]bool{}
+	for _, b := range before.Status.Blockers {
+		known[b.Reason+b.Object] = true
+	}
+	for _, b := range m.Status.Blockers {
+		if known[b.Reason+b.Object] || b.Severity == v1alpha1.SeverityWait {
+			continue
+		}
+		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, b.Reason, "Preflight", "%s: %s", b.Object, b.Message)
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "new"
+	}
+	return s
+}
+
+// bounded keeps what needs a human first, then what is waited for.
+func bounded(blockers []v1alpha1.Blocker) []v1alpha1.Blocker {
+	var out []v1alpha1.Blocker
+	for _, want := range []v1alpha1.Severity{v1alpha1.SeverityBlock, v1alpha1.SeverityWait, v1alpha1.SeverityWarn} {
+		for _, b := range blockers {
+			if b.Severity != want || len(out) == maxBlockers {
+				continue
+			}
+			b.Message, b.Object = cut(b.Message, maxMessage), cut(b.Object, maxObject)
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// summary names the first thing that blocks or is waited for, and counts the others.
+func summary(blockers []v1alpha1.Blocker) string {
+	first, more := "", 0
+	for _, b := range bounded(blockers) {
+		if b.Severity == v1alpha1.SeverityWarn {
+			continue
+		}
+		if first == "" {
+			first = b.Reason
+			if b.Object != "" {
+				first += " " + b.Object
+			}
+			continue
+		}
+		more++
+	}
+	if more > 0 {
+		return cut(first, maxSummary-16) + fmt.Sprintf(" (+%d)", more)
+	}
+	return cut(first, maxSummary)
+}
+
+func counters(pools []v1alpha1.PoolStatus) (poolsDone, nodesDone string) {
+	done, nodes, left := 0, int32(0), int32(0)
+	for _, p := range pools {
+		if p.CompletionTime != nil {
+			done++
+		}
+		nodes += p.Nodes
+		left += min(p.NodesLeft, p.Nodes)
+	}
+	return fmt.Sprintf("%d/%d", done, len(pools)), fmt.Sprintf("%d/%d", nodes-left, nodes)
+}
+
+// cut shortens to n bytes without splitting a rune.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
+}
+
+func actionName(a plan.Action) string { return reflect.TypeOf(a).Name() }
+
+func poolOf(a plan.Action) string {
+	if e, ok := a.(plan.EvictPods); ok {
+		return e.Pool
+	}
+	return ""
+}
+
+func snapshotName(m *v1alpha1.Migration) string { return "castoff-snapshot-" + m.Name }

@@ -1,0 +1,104 @@
+// Package preflight holds the checks that are run before anything is changed, before a hand-over, and before a pool: a file
+// per subject, each check a small pure function whose comment says what goes wrong in real clusters without it. Run is the
+// list of them all.
+package preflight
+
+import (
+	"slices"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// Input is what the checks look at.
+type Input struct {
+	// ClusterName as the user wrote it; ClusterFound says whether EKS knows it. Without it nothing else was read.
+	ClusterName  string
+	ClusterFound bool
+	Cluster      inventory.Cluster
+	Groups       []inventory.NodeGroup
+	Nodes        []inventory.Node
+	Autoscalers  []inventory.Autoscaler
+	Engine       inventory.Engine
+	Identity     inventory.Identity
+	Permissions  []inventory.Permission
+	Workloads    inventory.Workloads
+	Home         string
+	Pools        []inventory.Pool
+	Targets      map[string]inventory.Target
+	// Resolved are findings that were made on the way: pools that name nothing, a translation that failed.
+	Resolved []inventory.Finding
+}
+
+// check is one preflight check.
+type check func(Input) []inventory.Finding
+
+// checks in the order in which they are reported.
+var checks = []check{
+	wrongCluster, autoMode, foreignKarpenter, permissions, nodeRole,
+	noAutoscaler, groupBusy, notCarried,
+	budgetNeverAllows, twoBudgets, barePods,
+}
+
+// Run runs every check and marks what the user accepts. A cluster that was not found is the only finding then: nothing else
+// was read.
+func Run(in Input, accepted []v1alpha1.AcceptedRisk) []inventory.Finding {
+	if !in.ClusterFound {
+		return clusterNotFound(in)
+	}
+	findings := slices.Clone(in.Resolved)
+	for _, c := range checks {
+		findings = append(findings, c(in)...)
+	}
+	for i := range findings {
+		accept(&findings[i], accepted)
+	}
+	return findings
+}
+
+func accept(f *inventory.Finding, accepted []v1alpha1.AcceptedRisk) {
+	for _, a := range accepted {
+		if a.Check == f.Check && (a.Object == f.Object || a.Object == "*") {
+			f.Accepted, f.AcceptedReason = true, a.Reason
+			return
+		}
+	}
+}
+
+func block(name, object, message string) inventory.Finding {
+	return inventory.Finding{Check: name, Severity: v1alpha1.SeverityBlock, Object: object, Message: message}
+}
+
+func warn(name, object, message string) inventory.Finding {
+	return inventory.Finding{Check: name, Severity: v1alpha1.SeverityWarn, Object: object, Message: message}
+}
+
+// poolOfNode says which pool a legacy node belongs to.
+func (in Input) poolOfNode(node string) (string, bool) {
+	i := slices.IndexFunc(in.Nodes, func(n inventory.Node) bool { return n.Name == node })
+	if i < 0 || in.Nodes[i].Group == "" {
+		return "", false
+	}
+	for _, p := range in.Pools {
+		if slices.Contains(p.NodeGroups, in.Nodes[i].Group) {
+			return p.Name, true
+		}
+	}
+	return "", false
+}
+
+// legacyPods are the pods that have to move, with their pool.
+func (in Input) legacyPods() (pods []inventory.Pod, pools []string) {
+	pool := map[string]string{}
+	for _, n := range in.Nodes {
+		if p, ok := in.poolOfNode(n.Name); ok {
+			pool[n.Name] = p
+		}
+	}
+	for _, p := range in.Workloads.Pods {
+		if name, ok := pool[p.Node]; ok {
+			pods, pools = append(pods, p), append(pools, name)
+		}
+	}
+	return pods, pools
+}

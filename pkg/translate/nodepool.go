@@ -1,0 +1,156 @@
+package translate
+
+import (
+	"slices"
+	"time"
+
+	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+const (
+	// consolidateAfter is Cluster Autoscaler's own default of --scale-down-unneeded-time.
+	consolidateAfter = "10m"
+	// never: nodes of an Auto Scaling group do not expire unless the group has a maximum instance lifetime.
+	never = "Never"
+	// archAnnotation values by EC2's architecture.
+	ec2Arm = "arm64"
+)
+
+func (p *pool) nodePool(types []string) *karpv1.NodePool {
+	labels, taints := p.labelsAndTaints()
+	return &karpv1.NodePool{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "karpenter.sh/v1", Kind: "NodePool"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: p.ownLabels()},
+		Spec: karpv1.NodePoolSpec{
+			Template: karpv1.NodeClaimTemplate{
+				ObjectMeta: karpv1.ObjectMeta{Labels: labels},
+				Spec: karpv1.NodeClaimTemplateSpec{
+					Taints:       taints,
+					Requirements: p.requirements(types),
+					NodeClassRef: &karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: p.name},
+					ExpireAfter:  p.expireAfter(),
+				},
+			},
+			Disruption: karpv1.Disruption{
+				ConsolidateAfter:    karpv1.MustParseNillableDuration(consolidateAfter),
+				ConsolidationPolicy: karpv1.ConsolidationPolicyWhenEmptyOrUnderutilized,
+				Budgets:             []karpv1.Budget{{Nodes: "10%"}},
+			},
+		},
+	}
+}
+
+func (p *pool) ownLabels() map[string]string {
+	return map[string]string{v1alpha1.LabelPool: p.name, v1alpha1.LabelCluster: p.cluster.Name}
+}
+
+// requirements keeps exactly what the groups launch: widening the instance types is the user's choice, not castoff's.
+func (p *pool) requirements(types []string) []karpv1.NodeSelectorRequirementWithMinValues {
+	in := func(key string, values ...string) karpv1.NodeSelectorRequirementWithMinValues {
+		return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}
+	}
+	out := []karpv1.NodeSelectorRequirementWithMinValues{
+		in(corev1.LabelInstanceTypeStable, types...),
+		in(karpv1.CapacityTypeLabelKey, p.capacityTypes()...),
+		in(corev1.LabelOSStable, string(corev1.Linux)),
+	}
+	if arch := p.architecture(); arch != "" {
+		out = append(out, in(corev1.LabelArchStable, arch))
+	}
+	if p.first().LaunchTemplate.Tenancy == "dedicated" {
+		out = append(out, in(awsv1.LabelInstanceTenancy, "dedicated"))
+	}
+	return out
+}
+
+// architecture is known from the image; without one the instance types alone decide.
+func (p *pool) architecture() string {
+	image := p.first().LaunchTemplate.Image
+	switch {
+	case image == nil || image.Architecture == "":
+		return ""
+	case image.Architecture == ec2Arm:
+		return karpv1.ArchitectureArm64
+	}
+	return karpv1.ArchitectureAmd64
+}
+
+func (p *pool) instanceTypes() []string {
+	seen := map[string]bool{}
+	for _, g := range p.groups {
+		for _, t := range typesOf(g) {
+			if t != "" {
+				seen[t] = true
+			}
+		}
+	}
+	var out []string
+	for t := range seen {
+		out = append(out, t)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func typesOf(g inventory.NodeGroup) []string {
+	var out []string
+	if m := g.MixedInstances; m != nil {
+		for _, o := range m.Overrides {
+			out = append(out, o.InstanceType)
+			out = append(out, o.Types...)
+		}
+	}
+	if len(out) == 0 && g.Managed != nil {
+		out = append(out, g.Managed.InstanceTypes...)
+	}
+	if len(out) == 0 {
+		out = append(out, g.LaunchTemplate.InstanceType)
+	}
+	return out
+}
+
+// capacityTypes says spot, on-demand, or both. How many of each, Karpenter does not keep: that is listed.
+func (p *pool) capacityTypes() []string {
+	spot, onDemand := false, false
+	for _, g := range p.groups {
+		s, o := capacityOf(g)
+		if s && o {
+			m := g.MixedInstances
+			p.note(g, "mixedInstancesPolicy.instancesDistribution",
+				"Karpenter chooses between spot and on-demand by price and availability; it keeps neither a base nor a percentage"+distribution(m)+".",
+				"Make a second NodePool for on-demand with a weight, or spread by karpenter.sh/capacity-type.")
+		}
+		spot, onDemand = spot || s, onDemand || o
+	}
+	var out []string
+	if spot {
+		out = append(out, karpv1.CapacityTypeSpot)
+	}
+	if onDemand {
+		out = append(out, karpv1.CapacityTypeOnDemand)
+	}
+	return out
+}
+
+func capacityOf(g inventory.NodeGroup) (spot, onDemand bool) {
+	switch m := g.MixedInstances; {
+	case g.Managed != nil && g.Managed.CapacityType == "SPOT":
+		return true, false
+	case g.Managed == nil && m != nil:
+		return m.OnDemandPercentage < 100, m.OnDemandPercentage > 0 || m.OnDemandBase > 0
+	}
+	return g.LaunchTemplate.Spot, !g.LaunchTemplate.Spot
+}
+
+func (p *pool) expireAfter() karpv1.NillableDuration {
+	if s := p.first().MaxInstanceLifetime; s > 0 {
+		return karpv1.MustParseNillableDuration((time.Duration(s) * time.Second).String())
+	}
+	return karpv1.MustParseNillableDuration(never)
+}

@@ -1,0 +1,66 @@
+// Package translate turns node groups into a NodePool and an EC2NodeClass. It is pure, and it drops nothing in silence:
+// what Karpenter cannot express is listed, with the reason and what to do. Start reading at Pool.
+package translate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// pool is what the node groups of one pool have in common, and what was found on the way that cannot be carried over.
+type pool struct {
+	cluster inventory.Cluster
+	name    string
+	groups  []inventory.NodeGroup
+	role    string
+	notes   []inventory.NotCarried
+}
+
+// first is the group that speaks for all: groups of one pool are alike but for zone and size, or the user said that they are.
+func (p *pool) first() inventory.NodeGroup { return p.groups[0] }
+
+// note lists a setting that is not carried over.
+func (p *pool) note(g inventory.NodeGroup, field, reason, do string) {
+	n := inventory.NotCarried{NodeGroup: g.Name, Field: field, Reason: reason, Do: do}
+	if !slices.Contains(p.notes, n) {
+		p.notes = append(p.notes, n)
+	}
+}
+
+// Pool translates the groups of a pool. nodeRole is the name of the IAM role for its nodes. The error is terminal: the
+// groups have nothing in common that a NodePool could be made of.
+func Pool(cluster inventory.Cluster, p inventory.Pool, groups []inventory.NodeGroup, nodeRole string) (inventory.Target, error) {
+	if len(groups) == 0 {
+		return inventory.Target{}, inventory.Terminal(fmt.Errorf("pool %s has no node group that exists: name one in spec.pools", p.Name))
+	}
+	t := &pool{cluster: cluster, name: p.Name, groups: groups, role: nodeRole}
+	types := t.instanceTypes()
+	if len(types) == 0 {
+		return inventory.Target{}, inventory.Terminal(fmt.Errorf("pool %s: no instance type could be read from node groups %v: check their launch templates", p.Name, p.NodeGroups))
+	}
+	nodeClass, err := t.nodeClass()
+	if err != nil {
+		return inventory.Target{}, err
+	}
+	nodePool := t.nodePool(types)
+	t.remainder()
+	nodeClass.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodeClass.Spec)}
+	nodePool.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodePool.Spec)}
+	return inventory.Target{Pool: p.Name, NodePool: *nodePool, NodeClass: *nodeClass, NotCarried: t.notes}, nil
+}
+
+// hash tells targets apart; it is no promise to anybody else.
+func hash(spec any) string {
+	b, err := json.Marshal(spec)
+	if err != nil {
+		b = fmt.Appendf(nil, "%v", spec) // Kubernetes types always marshal
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
