@@ -42,7 +42,11 @@ func (a *autoscalingService) terminateInstance(c *call, in *autoscaling.Terminat
 	}
 	out := &autoscaling.TerminateInstanceInAutoScalingGroupOutput{}
 	for _, m := range members {
-		if !m.ending() || m.state == types.LifecycleStateTerminatingRetained {
+		switch {
+		case m.state == types.LifecycleStateTerminatingRetained:
+			m.endedBy, m.state = c.by(), types.LifecycleStateTerminatingProceed
+			a.end(g, m)
+		case !m.ending():
 			m.endedBy = c.by()
 			a.terminate(g, m, cause)
 		}

@@ -269,7 +269,7 @@ func (e *eksService) annotate(i *simapi.Instance) {
 	if n, ok := e.nodeGroups.get(i.Cluster + "/" + i.NodeGroup); ok && i.NodeGroup != "" {
 		i.Labels, i.Taints = n.nodeLabels(), n.nodeTaints()
 	}
-	if i.Cluster != "" && i.RoleARN != "" {
+	if _, known := e.clusters.get(i.Cluster); known {
 		i.RoleAuthorised = e.authorised(i.Cluster, i.RoleARN)
 	}
 }

@@ -147,7 +147,7 @@ func (e *eksService) nodeGroup(v view[nodeGroup], cluster, name *string) (nodeGr
 	return n, nil
 }
 
-// describeNodegroup shows the desired size that the Auto Scaling group has, whoever set it.
+// describeNodegroup shows the desired size that the Auto Scaling group has, whoever set it, and misses a deleted one.
 func (e *eksService) describeNodegroup(c *call, in *eks.DescribeNodegroupInput) (*eks.DescribeNodegroupOutput, error) {
 	n, err := e.nodeGroup(e.nodeGroups.asOf(c.readTime()), in.ClusterName, in.NodegroupName)
 	if err != nil {
@@ -155,6 +155,9 @@ func (e *eksService) describeNodegroup(c *call, in *eks.DescribeNodegroupInput) 
 	}
 	if d, ok := e.s.autoscaling.shown.asOf(c.readTime()).get(n.Group); ok {
 		n.ScalingConfig.DesiredSize = d.Group.DesiredCapacity
+	} else if n.Status == types.NodegroupStatusActive {
+		n.Status = types.NodegroupStatusDegraded
+		n.Health.Issues = []types.Issue{{Code: types.NodegroupIssueCodeAutoScalingGroupNotFound, ResourceIds: []string{n.Group}, Message: aws.String("Your Auto Scaling group was deleted")}}
 	}
 	return &eks.DescribeNodegroupOutput{Nodegroup: &n.Nodegroup}, nil
 }
@@ -202,6 +205,9 @@ func (e *eksService) updateNodegroupConfig(_ *call, in *eks.UpdateNodegroupConfi
 	e.soon(func() {
 		if g != nil && in.ScalingConfig != nil {
 			g.sizes = z
+			for _, t := range n.groupInput(z).Tags {
+				g.tag(t) // EKS owns them: it puts them back
+			}
 			e.s.autoscaling.touch(g)
 		}
 		e.endUpdate(n.key(), u)

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -408,34 +409,64 @@ func TestDeleteNodegroup(t *testing.T) {
 func TestDeletedNodegroupTakesTheRoleOfOthers(t *testing.T) {
 	c := newClustered(t, types.AuthenticationModeConfigMap)
 	c.nodegroup(t, "one", sizes{0, 5, 0}, nil)
+	c.sharedProfile(t)
 	c.create(t, 0, 2, 1, func(in *autoscaling.CreateAutoScalingGroupInput) {
+		in.LaunchTemplate.Version = aws.String("$Latest")
 		in.Tags = []astypes.Tag{{Key: aws.String("kubernetes.io/cluster/harbor"), Value: aws.String("owned"), PropagateAtLaunch: aws.Bool(true)}}
-		in.LaunchTemplate = nil
-		in.MixedInstancesPolicy = c.asg(t, "one").MixedInstancesPolicy
 	})
-	if i := c.nodes(t)[0]; !i.RoleAuthorised || i.NodeGroup != "" {
+	if i := c.nodes(t)[0]; !i.RoleAuthorised || i.NodeGroup != "" || i.Cluster != "harbor" {
 		t.Fatalf("self-managed node %+v, want its shared role to be let in", i)
 	}
 	_, err := c.eks.DeleteNodegroup(ctx, &eks.DeleteNodegroupInput{ClusterName: aws.String("harbor"), NodegroupName: aws.String("one")})
 	ok(t, err)
-	do(c.Server, func() { // the profile goes with the node group: keep the role on the instance
-		p, _ := c.Server.iam.profiles.get(lastSegment(c.profileOf(t)))
-		c.Server.iam.profiles.put("kept", p)
-	})
 	c.settle()
-	do(c.Server, func() {
-		if c.Server.eks.authorised("harbor", *roleARN("node")) {
-			t.Error("the role may still join, want its aws-auth row gone")
-		}
-	})
+	if i := c.nodes(t)[0]; i.RoleAuthorised {
+		t.Error("the role may still join, want its aws-auth row gone")
+	}
 }
 
-func (c *clustered) profileOf(t *testing.T) string {
+// sharedProfile adds a version to the launch template whose instances have the role "node".
+func (c *clustered) sharedProfile(t *testing.T) {
 	t.Helper()
-	for _, i := range c.Server.ec2.instances.list() {
-		return aws.ToString(i.IamInstanceProfile.Arn)
+	roles := iam.NewFromConfig(c.cfg)
+	_, err := roles.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("shared")})
+	ok(t, err)
+	_, err = roles.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String("shared"), RoleName: aws.String("node")})
+	ok(t, err)
+	_, err = ec2.NewFromConfig(c.cfg).CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateId: aws.String("lt-1"), SourceVersion: aws.String("1"),
+		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: aws.String("shared")}}})
+	ok(t, err)
+}
+
+func TestNodegroupWhoseGroupWasDeleted(t *testing.T) {
+	c := newClustered(t, types.AuthenticationModeApi)
+	c.nodegroup(t, "one", sizes{0, 5, 0}, nil)
+	_, err := c.as.DeleteAutoScalingGroup(ctx, &autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: c.asg(t, "one").AutoScalingGroupName})
+	ok(t, err)
+	if n := c.ng(t, "one"); n.Status != types.NodegroupStatusDegraded || n.Health.Issues[0].Code != types.NodegroupIssueCodeAutoScalingGroupNotFound {
+		t.Errorf("node group is %s with %+v, want DEGRADED for its missing group", n.Status, n.Health)
 	}
-	return ""
+	_, err = c.eks.DeleteNodegroup(ctx, &eks.DeleteNodegroupInput{ClusterName: aws.String("harbor"), NodegroupName: aws.String("one")})
+	ok(t, err)
+	c.settle()
+	list, err := c.eks.ListNodegroups(ctx, &eks.ListNodegroupsInput{ClusterName: aws.String("harbor")})
+	ok(t, err)
+	if len(list.Nodegroups) != 0 {
+		t.Errorf("node groups %v are left", list.Nodegroups)
+	}
+}
+
+func TestUpdateNodegroupConfigPutsTagsBack(t *testing.T) {
+	c := newClustered(t, types.AuthenticationModeApi)
+	c.nodegroup(t, "one", sizes{0, 5, 0}, nil)
+	before := c.asg(t, "one")
+	_, err := c.as.DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: []astypes.Tag{{ResourceId: before.AutoScalingGroupName, ResourceType: aws.String(taggedResource), Key: aws.String("k8s.io/cluster-autoscaler/enabled")}}})
+	ok(t, err)
+	c.scale(t, "one", sizes{0, 4, 0})
+	c.settle()
+	if diff := cmp.Diff(len(before.Tags), len(c.asg(t, "one").Tags)); diff != "" {
+		t.Errorf("tags: -want +got\n%s", diff)
+	}
 }
 
 func TestAccessEntries(t *testing.T) {
