@@ -142,7 +142,7 @@ func (c *Client) simulate(ctx context.Context, caller string, s awsapi.Statement
 			return notChecked(s.Action, fmt.Sprintf("iam:SimulatePrincipalPolicy of %s failed: %v", caller, err))
 		}
 		for _, r := range page.EvaluationResults {
-			p := simulated(r, in.ResourceArns)
+			p := simulated(r, s.Resource)
 			if have, ok := found[p.Action]; !ok || have.State == inventory.PermissionAllowed {
 				found[p.Action] = p // several resources: all must be allowed
 			}
