@@ -173,6 +173,17 @@ func TestEngineLifecycle(t *testing.T) {
 			t.Errorf("the Deployment's queue is %q, want other", got)
 		}
 	})
+	t.Run("BadValuesAreReportedNotFatal", func(t *testing.T) {
+		bad := engineOfTest
+		bad.Values = map[string]any{"replicas": "two"}
+		seen, err := helm.ObserveEngine(ctx, bad)
+		if err != nil || seen.Release != inventory.ReleaseFailed || seen.ReleaseCurrent || !strings.Contains(seen.ReleaseMessage, `value "replicas"`) {
+			t.Errorf("as the inventory sees it: %+v, %v; want Failed, naming the value", seen, err)
+		}
+		if got := get(t, c, "kube-system", "karpenter", &appsv1.Deployment{}).Spec.Replicas; *got != 2 {
+			t.Errorf("the running engine was touched: %d replicas", *got)
+		}
+	})
 	t.Run("Uninstall", func(t *testing.T) {
 		for range 2 { // the second has nothing to do
 			if err := helm.Uninstall(ctx, engine); err != nil {
@@ -315,6 +326,9 @@ func TestRefusedObject(t *testing.T) {
 	state, err := helm.Observe(ctx, bad)
 	if err != nil || state.Status != Failed || state.Reason == "" {
 		t.Errorf("observed %+v, %v; want Failed with Helm's reason", state, err)
+	}
+	if got := message(bad, state); !strings.Contains(got, "revision 1 failed") || !strings.Contains(got, state.Reason) {
+		t.Errorf("message %q does not say which revision failed and why", got)
 	}
 	bad.Values["colour"] = "key"
 	if state, err := helm.Apply(ctx, bad); err != nil || !state.Current {

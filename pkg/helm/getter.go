@@ -35,12 +35,15 @@ func (g *getter) in(namespace string) *getter {
 	return &other
 }
 
+// ToRESTConfig gives a copy: callers set fields of it.
 func (g *getter) ToRESTConfig() (*rest.Config, error) { return rest.CopyConfig(g.config), nil }
 
+// ToDiscoveryClient gives one that keeps what it found in memory.
 func (g *getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
 	return g.discovery, nil
 }
 
+// ToRESTMapper gives one that asks discovery when it is first used.
 func (g *getter) ToRESTMapper() (meta.RESTMapper, error) { return g.mapper, nil }
 
 // ToRawKubeConfigLoader is asked for the default namespace only.
