@@ -77,7 +77,9 @@ func (c *Client) find(ctx context.Context, also []string) ([]found, error) {
 	groups := map[string]*astypes.AutoScalingGroup{}
 	add := func(list []astypes.AutoScalingGroup) {
 		for i := range list {
-			groups[aws.ToString(list[i].AutoScalingGroupName)] = &list[i]
+			if name := aws.ToString(list[i].AutoScalingGroupName); name != "" {
+				groups[name] = &list[i]
+			}
 		}
 	}
 	add(tagged)
