@@ -62,8 +62,8 @@ func (c *Cluster) Install(crds ...*apiextensionsv1.CustomResourceDefinition) err
 }
 
 // Main runs a package's tests against one API server and gives the exit code; setup gets the cluster first.
-func Main(run func() int, setup func(*Cluster)) int {
-	cluster, err := Start()
+func Main(run func() int, setup func(*Cluster), crds ...*apiextensionsv1.CustomResourceDefinition) int {
+	cluster, err := Start(crds...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
