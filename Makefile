@@ -15,11 +15,14 @@ export CGO_ENABLED := 0
 # The first build of a package tree is silent for minutes without a count.
 COUNT_PACKAGES := awk '/^[^ :\#]+$$/ { if (++n % 100 == 0) { printf "    %d packages compiled\n", n; fflush() } next } { print; fflush() }'
 
+# The version that binaries say they are, and the tag of the images that kubectl-castoff names: the chart's.
+VERSION := $(shell awk '$$1 == "appVersion:" { print $$2 }' charts/castoff/Chart.yaml)
+
 # $(1): package, $(2): folder of its module. No VCS stamp: a commit alone is no reason to link everything anew.
 define go_build
 @echo "==> build $@"
 @mkdir -p $(@D)
-@cd $(2) && $(GO) build -v -p 2 -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$@ $(1) 2>&1 | $(COUNT_PACKAGES)
+@cd $(2) && $(GO) build -v -p 2 -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o $(CURDIR)/$@ $(1) 2>&1 | $(COUNT_PACKAGES)
 endef
 
 include e2e/tools/build.mk
@@ -29,12 +32,12 @@ include e2e/tools/build.mk
 KEEP ?=
 
 .PHONY: demo
-demo: lab ## A whole migration in a local lab, with a report; KEEP=1 leaves the lab up
+demo: build-lab ## A whole migration in a local lab, with a report; KEEP=1 leaves the lab up
 	@echo "==> demo: Ctrl-C stops everything it started"
 	@exec bin/lab demo $(if $(filter-out 0,$(KEEP)),--keep)
 
 .PHONY: test
-test: lab test-unit test-api test-crash test-migration ## Unit, ports, API, crash tests, and one whole migration in the lab
+test: build-lab test-unit test-api test-crash test-migration ## Unit, ports, API, crash tests, and one whole migration in the lab
 
 ##@ Build
 
@@ -43,8 +46,8 @@ LAB := bin/manager bin/provisioner bin/kubectl-castoff bin/awssim bin/ca-standin
 .PHONY: build
 build: bin/manager bin/provisioner bin/kubectl-castoff ## The operator, the engine and the kubectl plugin
 
-.PHONY: lab
-lab: first-time $(CONTROL_PLANE) $(LAB) ## Everything the lab runs: control plane, engine, operator, simulator, stand-in
+.PHONY: build-lab
+build-lab: first-time $(CONTROL_PLANE) $(LAB) ## Everything the lab runs: control plane, engine, operator, simulator, stand-in
 
 .PHONY: first-time
 first-time:
@@ -112,12 +115,12 @@ test-crash: bin/etcd bin/kube-apiserver bin/kubectl ## The whole controller, sto
 	@$(ENVTEST) $(GO_TEST_RACE) $(FLAGS) $(CRASH_PACKAGES)
 
 .PHONY: test-migration
-test-migration: lab ## One whole migration in the lab
+test-migration: build-lab ## One whole migration in the lab
 	@echo "==> test: a whole migration in the lab"
 	@$(GO_TEST) -tags lab -p 1 -count 1 -timeout 20m $(FLAGS) $(LAB_PACKAGES)
 
 .PHONY: test-lab
-test-lab: lab ## The long lab suite: known-bad runs and faults as well (not part of make test)
+test-lab: build-lab ## The long lab suite: known-bad runs and faults as well (not part of make test)
 	@echo "==> test: the long lab suite"
 	@$(GO_TEST) -tags lab,long -p 1 -count 1 -timeout 90m -v $(FLAGS) $(LAB_PACKAGES)
 
