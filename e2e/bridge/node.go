@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -36,10 +37,16 @@ func register(instance simapi.Instance) (registration, error) {
 	if managed { // EKS adds its own part to the user data
 		maps.Copy(r.labels, instance.Labels)
 		for _, taint := range instance.Taints {
-			r.taints = append(r.taints, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: corev1.TaintEffect(taint.Effect)})
+			r.addTaint(corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: corev1.TaintEffect(taint.Effect)})
 		}
 	}
 	return r, checkLabels(r.labels)
+}
+
+// addTaint adds a taint, or changes the value of the one of that key and effect.
+func (r *registration) addTaint(taint corev1.Taint) {
+	r.taints = slices.DeleteFunc(r.taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+	r.taints = append(r.taints, taint)
 }
 
 // newNode is the Node as the kubelet and the cloud's node controller leave it, but for the Ready condition, which kwok adds.

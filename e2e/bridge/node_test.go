@@ -38,6 +38,19 @@ func TestNewNode(t *testing.T) {
 			wantLabels:  map[string]string{"pool": "general", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": "ip-10-0-0-7.ec2.internal", "topology.kubernetes.io/zone": "us-east-1a", "topology.kubernetes.io/region": "us-east-1", "node.kubernetes.io/instance-type": "m5.large", "kubernetes.io/os": "linux"},
 			wantNoLabel: "eks.amazonaws.com/nodegroup",
 		},
+		"ManagedNodeGroupWithUserData": {
+			reason: "a taint that is in both is there once, with the node group's value",
+			instance: instance(func(i *simapi.Instance) {
+				i.NodeGroup = "batch"
+				i.UserData = "#!/bin/sh\n/etc/eks/bootstrap.sh harbor --kubelet-extra-args --register-with-taints=spot=no:NoSchedule,own=1:NoSchedule\n"
+				i.Taints = []simapi.Taint{{Key: "spot", Value: "true", Effect: "NoSchedule"}}
+			}),
+			wantLabels:  map[string]string{"eks.amazonaws.com/capacityType": "ON_DEMAND"},
+			wantNoLabel: "pool",
+			wantTaints: []corev1.Taint{
+				{Key: "own", Value: "1", Effect: corev1.TaintEffectNoSchedule}, {Key: "spot", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+			},
+		},
 		"ManagedNodeGroup": {
 			reason: "EKS adds labels and taints of the node group",
 			instance: instance(func(i *simapi.Instance) {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -94,24 +95,36 @@ type statusWriter struct {
 	written     []byte
 }
 
-// write patches what differs from the last write, for this pod only, not for a later one of its name.
+// write patches what differs from the last write, for this pod only, not for a later one of its name. Only the pod's
+// worker calls it.
 func (s *statusWriter) write(ctx context.Context, status corev1.PodStatus) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	status.Conditions = s.stamp(status.Conditions)
-	encoded, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.pod.UID}, "status": status})
-	if err != nil {
-		return fmt.Errorf("encode a pod's status: %w", err)
-	}
-	if string(encoded) == string(s.written) {
-		return nil
+	encoded, err := s.encode(status)
+	if err != nil || encoded == nil {
+		return err
 	}
 	_, err = s.client.CoreV1().Pods(s.pod.Namespace).Patch(ctx, s.pod.Name, types.StrategicMergePatchType, encoded, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("write the status of pod %s/%s: %w", s.pod.Namespace, s.pod.Name, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.written = encoded
 	return nil
+}
+
+// encode returns the patch, nil when it was written already.
+func (s *statusWriter) encode(status corev1.PodStatus) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status.Conditions = s.stamp(status.Conditions)
+	encoded, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.pod.UID}, "status": status})
+	if err != nil {
+		return nil, fmt.Errorf("encode a pod's status: %w", err)
+	}
+	if bytes.Equal(encoded, s.written) {
+		return nil, nil
+	}
+	return encoded, nil
 }
 
 // stamp keeps the time of conditions that have not changed. It needs mu.

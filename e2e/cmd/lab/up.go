@@ -62,7 +62,7 @@ func explain(out io.Writer, l *lab.Lab) {
 The lab is up.
 
   export KUBECONFIG=%s
-  export AWS_ENDPOINT_URL=%s AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=you AWS_SECRET_ACCESS_KEY=any
+  export AWS_ENDPOINT_URL=%s AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=you AWS_SECRET_ACCESS_KEY=any
 
 Try:
   kubectl get nodes,pods -A -w
