@@ -3,6 +3,7 @@ package harbor
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"time"
 
@@ -122,7 +123,7 @@ func (c *Cloud) seedCluster(ctx context.Context, arns map[string]string, net net
 	err = until(ctx, func(ctx context.Context) (bool, error) {
 		out, err := c.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(Cluster)})
 		if err != nil || out.Cluster == nil || out.Cluster.Status != ekstypes.ClusterStatusActive {
-			return false, err
+			return false, unlessLate(err)
 		}
 		access = accessOf(out.Cluster)
 		return true, nil
@@ -146,6 +147,14 @@ func accessOf(cluster *ekstypes.Cluster) clusterAccess {
 		access.serviceCIDR = *cluster.KubernetesNetworkConfig.ServiceIpv4Cidr
 	}
 	return access
+}
+
+// unlessLate passes over a thing that reads do not show yet.
+func unlessLate(err error) error {
+	if late := (*ekstypes.ResourceNotFoundException)(nil); errors.As(err, &late) {
+		return nil
+	}
+	return err
 }
 
 // until asks twice a second.

@@ -37,7 +37,7 @@ func (c *Cloud) seedManaged(ctx context.Context, roleARN string, net network) er
 	for _, name := range []string{Home, Batch} {
 		err := until(ctx, func(ctx context.Context) (bool, error) {
 			out, err := c.eks.DescribeNodegroup(ctx, &eks.DescribeNodegroupInput{ClusterName: aws.String(Cluster), NodegroupName: &name})
-			return err == nil && out.Nodegroup != nil && out.Nodegroup.Status == ekstypes.NodegroupStatusActive, err
+			return err == nil && out.Nodegroup != nil && out.Nodegroup.Status == ekstypes.NodegroupStatusActive, unlessLate(err)
 		})
 		if err != nil {
 			return fmt.Errorf("waiting for managed node group %s to be active: %w", name, err)

@@ -64,7 +64,7 @@ func (j *Judge) observeInstance(at time.Time, instance simapi.Instance) {
 		}
 	}
 	if group := groupOf(instance.NodeGroup, instance.AutoScalingGroup); group != "" {
-		j.note(at, "instance %s of %s is ended by %s", instance.ID, group, word(instance.EndedBy, "nobody known"))
+		j.note(at, "instance %s of %s is ended by %s", instance.ID, group, brief(instance.EndedBy))
 	}
 	// Its pods are dead now, whatever the API server still says of them.
 	for _, pod := range j.podsOn(instance.ID) {
@@ -73,6 +73,15 @@ func (j *Judge) observeInstance(at time.Time, instance simapi.Instance) {
 		}
 	}
 	j.checkDaemons(at, j.nodeOf(instance.ID))
+}
+
+// brief is who ended an instance, as much of it as fits a line.
+func brief(who string) string {
+	const line = 90
+	if len(who) > line {
+		who = who[:line] + "…"
+	}
+	return word(who, "nobody known")
 }
 
 func over(instance simapi.Instance) bool {
@@ -152,7 +161,7 @@ func (j *Judge) brokenBudgets() []string {
 // cause is empty for what no budget is meant to stop: a container that fails, a controller that rolls or scales its own pods.
 func (j *Judge) cause(d drop) string {
 	if end := j.drains.endings[j.drains.nodeInstance(j, d.pod)]; end != nil && end.at.Before(d.at.Add(slack)) {
-		return "the end of its instance, " + word(end.instance.EndedBy, "nobody known")
+		return "the end of its instance, " + brief(end.instance.EndedBy)
 	}
 	record := j.calls.removalOf(d.pod, d.at)
 	if record != nil {
@@ -193,7 +202,7 @@ func (j *Judge) endedUndrained() []string {
 		}
 		if group != "" && len(left) > 0 {
 			undrained = append(undrained, fmt.Sprintf("%s instance %s of %s was ended by %s with %d pods on it: %s",
-				clockTime(end.at), id, group, word(end.instance.EndedBy, "nobody known"), len(left), strings.Join(left, ", ")))
+				clockTime(end.at), id, group, brief(end.instance.EndedBy), len(left), strings.Join(left, ", ")))
 		}
 	}
 	return undrained

@@ -60,10 +60,12 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	return autoscaler.Run(ctx, identity())
 }
 
-// identity is the pod's name; the real one takes the hostname, which is the same in a pod.
+// identity is the pod's name. The real one takes the hostname, which is the same in a pod but not in the lab.
 func identity() string {
-	if name := os.Getenv("POD_NAME"); name != "" {
-		return name
+	for _, variable := range []string{"POD_NAME", "HOSTNAME"} {
+		if name := os.Getenv(variable); name != "" {
+			return name
+		}
 	}
 	host, err := os.Hostname()
 	if err != nil {
