@@ -1,15 +1,10 @@
 package helm
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/castoff-sh/castoff/charts"
-	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 const (
@@ -61,58 +56,6 @@ func (e Engine) Release() Release {
 		namespace = EngineNamespace
 	}
 	return Release{Name: EngineRelease, Namespace: namespace, Chart: charts.Provisioner(), Values: merge(values, e.Values)}
-}
-
-// releaseStates says the same in the inventory's words.
-var releaseStates = map[Status]inventory.ReleaseState{
-	NotInstalled: inventory.ReleaseMissing,
-	Deployed:     inventory.ReleaseDeployed,
-	Pending:      inventory.ReleasePending,
-	Failed:       inventory.ReleaseFailed,
-	Foreign:      inventory.ReleaseForeign,
-}
-
-// ObserveEngine fills the parts of the inventory's engine that are Helm's: the release and the CRDs. Values that the chart does
-// not accept are something to report, not a reason to see nothing, so they count as a failed release.
-func (c *Client) ObserveEngine(ctx context.Context, e Engine) (inventory.Engine, error) {
-	var seen inventory.Engine
-	state, err := c.Observe(ctx, e.Release())
-	var invalid *ValuesError
-	switch {
-	case errors.As(err, &invalid):
-		seen.Release, seen.ReleaseMessage = inventory.ReleaseFailed, invalid.Error()
-	case err != nil:
-		return seen, err
-	default:
-		seen.Release, seen.ReleaseCurrent = releaseStates[state.Status], state.Current
-		seen.ReleaseMessage = message(e.Release(), state)
-	}
-	crds, err := c.ObserveCRDs(ctx)
-	if err != nil {
-		return seen, err
-	}
-	seen.CRDsCurrent = true
-	for _, crd := range crds {
-		seen.CRDsCurrent = seen.CRDsCurrent && crd.Status == CRDCurrent && crd.Established
-		if crd.Status == CRDForeign && seen.CRDForeign == "" {
-			seen.CRDForeign = (&ForeignError{Object: "CRD " + crd.Name, Owner: crd.Owner}).Error()
-		}
-	}
-	return seen, nil
-}
-
-// message says what a person should know of a release that is not simply deployed.
-func message(r Release, state State) string {
-	switch state.Status {
-	case Pending:
-		return fmt.Sprintf("An operation on it has been pending since %s; castoff takes it over %s after that.",
-			state.Since.Format(time.RFC3339), PendingGrace)
-	case Failed:
-		return fmt.Sprintf("Its revision %d failed: %s", state.Revision, state.Reason)
-	case Foreign:
-		return state.foreign(r).Error()
-	}
-	return ""
 }
 
 func setUnlessEmpty(values map[string]any, key, value string) {
