@@ -161,13 +161,17 @@ func TestRunInstancesRefuses(t *testing.T) {
 		change func(*ec2.RunInstancesInput)
 		want   string
 	}{
-		"Type":     {"a type that does not exist", func(in *ec2.RunInstancesInput) { in.InstanceType = "m99.huge" }, "InvalidParameterValue"},
-		"Image":    {"an image that does not exist", func(in *ec2.RunInstancesInput) { in.ImageId = aws.String("ami-none") }, "InvalidAMIID.NotFound"},
-		"NoImage":  {"no image at all", func(in *ec2.RunInstancesInput) { in.ImageId = nil }, "MissingParameter"},
-		"Subnet":   {"a subnet that does not exist", func(in *ec2.RunInstancesInput) { in.SubnetId = aws.String("subnet-none") }, "InvalidSubnetID.NotFound"},
-		"Group":    {"a security group that does not exist", func(in *ec2.RunInstancesInput) { in.SecurityGroupIds = []string{"sg-none"} }, "InvalidGroup.NotFound"},
-		"Profile":  {"a profile that does not exist", func(in *ec2.RunInstancesInput) { in.IamInstanceProfile = &types.IamInstanceProfileSpecification{Name: aws.String("none")} }, "InvalidParameterValue"},
-		"Template": {"a template that does not exist", func(in *ec2.RunInstancesInput) { in.LaunchTemplate = &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("none")} }, "InvalidLaunchTemplateName.NotFoundException"},
+		"Type":    {"a type that does not exist", func(in *ec2.RunInstancesInput) { in.InstanceType = "m99.huge" }, "InvalidParameterValue"},
+		"Image":   {"an image that does not exist", func(in *ec2.RunInstancesInput) { in.ImageId = aws.String("ami-none") }, "InvalidAMIID.NotFound"},
+		"NoImage": {"no image at all", func(in *ec2.RunInstancesInput) { in.ImageId = nil }, "MissingParameter"},
+		"Subnet":  {"a subnet that does not exist", func(in *ec2.RunInstancesInput) { in.SubnetId = aws.String("subnet-none") }, "InvalidSubnetID.NotFound"},
+		"Group":   {"a security group that does not exist", func(in *ec2.RunInstancesInput) { in.SecurityGroupIds = []string{"sg-none"} }, "InvalidGroup.NotFound"},
+		"Profile": {"a profile that does not exist", func(in *ec2.RunInstancesInput) {
+			in.IamInstanceProfile = &types.IamInstanceProfileSpecification{Name: aws.String("none")}
+		}, "InvalidParameterValue"},
+		"Template": {"a template that does not exist", func(in *ec2.RunInstancesInput) {
+			in.LaunchTemplate = &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("none")}
+		}, "InvalidLaunchTemplateName.NotFoundException"},
 		"Addresses": {"more instances than the subnet has addresses: 16 less five", func(in *ec2.RunInstancesInput) {
 			in.SubnetId, in.MinCount, in.MaxCount = tiny.Subnet.SubnetId, aws.Int32(12), aws.Int32(12)
 		}, "InsufficientFreeAddressesInSubnet"},

@@ -159,15 +159,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	op, form := s.route(q)
-	res := s.execute(r.Context(), q, op, form, accessKey)
-	time.Sleep(networkDelay)
-	s.reply(w, q, res)
+	s.reply(w, q, s.execute(r.Context(), q, op, form, accessKey))
 }
-
-// networkDelay is a reply's time on the wire. Without it a client on the same machine may have its answer before its
-// own transport is done with the request, which AWS SDKs cannot take: closing the request's body then makes net/http
-// close the connection under a reply of more than 4 KiB ("use of closed network connection").
-var networkDelay = 2 * time.Millisecond
 
 // readBody reads the body, which SDKs compress where it is large and the operation allows it.
 func readBody(r *http.Request) ([]byte, error) {
@@ -349,6 +342,18 @@ func (s *Server) reply(w http.ResponseWriter, q request, res result) {
 			h.Set("X-Amzn-Query-Error", e.QueryCode+";Sender")
 		}
 	}
+	if len(body) > largeReply {
+		time.Sleep(largeReplyDelay)
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client went away: nobody to tell
 }
+
+// A large reply takes its time on the wire. Without it a client on the same machine may have its answer before its own
+// transport is done with the request, which AWS SDKs for Go cannot take: they close the request's body, net/http then
+// closes the connection, and what was not read of the reply yet is lost ("use of closed network connection"). What fits
+// into the first read of the connection, 4 KiB with its headers, is safe.
+const (
+	largeReply      = 3 << 10
+	largeReplyDelay = 10 * time.Millisecond
+)
