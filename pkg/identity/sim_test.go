@@ -1,0 +1,429 @@
+package identity
+
+import (
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/castoff-sh/castoff/e2e/awssim"
+	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// lab is a simulated AWS with cluster "harbor", and the port to it.
+type lab struct {
+	sim  *awssim.Server
+	door *simapi.Client
+	iam  *iam.Client
+	eks  *eks.Client
+	cfg  aws.Config
+	port *Client
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	sim := awssim.New(awssim.Options{Now: func() time.Time { return now }})
+	server := httptest.NewServer(sim)
+	t.Cleanup(server.Close)
+	cfg := aws.Config{
+		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), Credentials: credentials.NewStaticCredentialsProvider("castoff", "secret", ""),
+		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+	}
+	l := &lab{sim: sim, door: simapi.NewClient(server.URL), iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg), cfg: cfg}
+	l.port = portAs(cfg)
+	vpc, err := ec2.NewFromConfig(cfg).CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})
+	check(t, err)
+	subnet, err := ec2.NewFromConfig(cfg).CreateSubnet(t.Context(), &ec2.CreateSubnetInput{VpcId: vpc.Vpc.VpcId, AvailabilityZone: aws.String("us-east-1a"), CidrBlock: aws.String("10.0.0.0/24")})
+	check(t, err)
+	_, err = l.eks.CreateCluster(t.Context(), &eks.CreateClusterInput{
+		Name: aws.String("harbor"), Version: aws.String("1.34"), RoleArn: aws.String("arn:aws:iam::123456789012:role/cluster"),
+		ResourcesVpcConfig: &ekstypes.VpcConfigRequest{SubnetIds: []string{aws.ToString(subnet.Subnet.SubnetId)}},
+		AccessConfig:       &ekstypes.CreateAccessConfigRequest{AuthenticationMode: ekstypes.AuthenticationModeApiAndConfigMap},
+	})
+	check(t, err)
+	return l
+}
+
+func portAs(cfg aws.Config) *Client {
+	return New(iam.NewFromConfig(cfg), eks.NewFromConfig(cfg), ec2.NewFromConfig(cfg), sts.NewFromConfig(cfg))
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *lab) observe(t *testing.T) inventory.Identity {
+	t.Helper()
+	got, err := l.port.Observe(t.Context(), harbor, nil)
+	check(t, err)
+	return got
+}
+
+// writes lists the operations that changed something since the call with that number.
+func (l *lab) writes(t *testing.T, after int64) (out []string, last int64) {
+	t.Helper()
+	calls, err := l.door.Calls(t.Context(), after)
+	check(t, err)
+	last = after
+	for _, c := range calls {
+		if c.Write && c.Status == 200 && c.Operation != "SimulatePrincipalPolicy" {
+			out = append(out, c.Operation)
+		}
+		last = c.Seq
+	}
+	return out, last
+}
+
+func (l *lab) role(t *testing.T, name, trust string, tags ...iamtypes.Tag) {
+	t.Helper()
+	_, err := l.iam.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(name), AssumeRolePolicyDocument: aws.String(trust), Tags: tags})
+	check(t, err)
+}
+
+func (l *lab) attach(t *testing.T, role string, policies ...string) {
+	t.Helper()
+	for _, p := range policies {
+		_, err := l.iam.AttachRolePolicy(t.Context(), &iam.AttachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String("arn:aws:iam::aws:policy/" + p)})
+		check(t, err)
+	}
+}
+
+func (l *lab) fault(t *testing.T, f simapi.Fault) {
+	t.Helper()
+	_, err := l.door.AddFault(t.Context(), f)
+	check(t, err)
+}
+
+func TestEnsureMakesEverythingOnce(t *testing.T) {
+	l := newLab(t)
+	missing := l.observe(t)
+	if missing.Ready || missing.Conflict != "" || len(missing.Missing) != 14 || missing.NodeRoleARN != "" {
+		t.Errorf("before: %+v", missing)
+	}
+	check(t, l.port.Ensure(t.Context(), harbor, nil))
+	want := inventory.Identity{
+		NodeRole: "KarpenterNodeRole-harbor", NodeRoleARN: "arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor",
+		ControllerRole: "KarpenterControllerRole-harbor", ControllerRoleARN: "arn:aws:iam::123456789012:role/KarpenterControllerRole-harbor", Ready: true,
+	}
+	if diff := cmp.Diff(want, l.observe(t)); diff != "" {
+		t.Errorf("after: -want +got\n%s", diff)
+	}
+	_, seq := l.writes(t, 0)
+	check(t, l.port.Ensure(t.Context(), harbor, nil))
+	if got, _ := l.writes(t, seq); len(got) != 0 {
+		t.Errorf("a second Ensure wrote %v", got)
+	}
+	tags, err := l.iam.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("KarpenterNodeRole-harbor")})
+	check(t, err)
+	if !ours(tags.Role.Tags, harbor) {
+		t.Errorf("the role's tags are %v", tags.Role.Tags)
+	}
+}
+
+// Pod Identity really gives Karpenter's ServiceAccount the role, and a node of the node role may join.
+func TestIdentitiesAreInForce(t *testing.T) {
+	l := newLab(t)
+	check(t, l.port.Ensure(t.Context(), harbor, nil))
+	entry, err := l.eks.DescribeAccessEntry(t.Context(), &eks.DescribeAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: aws.String("arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor")})
+	check(t, err)
+	if aws.ToString(entry.AccessEntry.Type) != "EC2_LINUX" || entry.AccessEntry.Tags["castoff.sh/managed-by"] != "castoff" {
+		t.Errorf("access entry is %s with tags %v", aws.ToString(entry.AccessEntry.Type), entry.AccessEntry.Tags)
+	}
+	list, err := l.eks.ListPodIdentityAssociations(t.Context(), &eks.ListPodIdentityAssociationsInput{ClusterName: aws.String("harbor")})
+	check(t, err)
+	if len(list.Associations) != 1 || aws.ToString(list.Associations[0].Namespace) != "kube-system" || aws.ToString(list.Associations[0].ServiceAccount) != "karpenter" {
+		t.Errorf("associations are %+v", list.Associations)
+	}
+	attached, err := l.port.AttachedPolicies(t.Context(), "KarpenterNodeRole-harbor")
+	check(t, err)
+	want := []string{"arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryPullOnly", "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy", "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy", "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"}
+	if diff := cmp.Diff(want, attached); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if none, err := l.port.AttachedPolicies(t.Context(), "no-such-role"); err != nil || none != nil {
+		t.Errorf("a role that is not there has policies %v, error %v", none, err)
+	}
+}
+
+func TestExtraNodePolicies(t *testing.T) {
+	l := newLab(t)
+	extra := []string{"CloudWatchAgentServerPolicy", "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"}
+	check(t, l.port.Ensure(t.Context(), harbor, extra))
+	attached, err := l.port.AttachedPolicies(t.Context(), "KarpenterNodeRole-harbor")
+	check(t, err)
+	if len(attached) != 5 || !slices.Contains(attached, "arn:aws:iam::aws:policy/CloudWatchAgentServerPolicy") {
+		t.Errorf("attached are %v, want the four and CloudWatchAgentServerPolicy", attached)
+	}
+}
+
+// A crash after any step leaves something that the next call completes, and so does a reply that was lost.
+func TestEnsureGoesOnAfterACrash(t *testing.T) {
+	for _, operation := range []string{"CreateRole", "AttachRolePolicy", "PutRolePolicy", "CreatePodIdentityAssociation", "CreateAccessEntry"} {
+		for _, after := range []bool{false, true} {
+			t.Run(operation+map[bool]string{true: " with a lost reply", false: ""}[after], func(t *testing.T) {
+				l := newLab(t)
+				l.fault(t, simapi.Fault{Operation: operation, Code: "InternalFailure", Status: 500, After: after, Times: 1})
+				if err := l.port.Ensure(t.Context(), harbor, nil); err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
+					t.Fatalf("error is %v, want one to retry", err)
+				}
+				check(t, l.port.Ensure(t.Context(), harbor, nil))
+				if got := l.observe(t); !got.Ready {
+					t.Errorf("after the second call: %+v", got)
+				}
+			})
+		}
+	}
+}
+
+// What EKS made does not show at once: a repeated create finds it, and is no failure.
+func TestEnsureWhileReadsLag(t *testing.T) {
+	l := newLab(t)
+	check(t, l.door.SetSettings(t.Context(), simapi.Settings{Lag: 5 * time.Second}))
+	l.sim.Advance(10 * time.Second)
+	for range 3 {
+		check(t, l.port.Ensure(t.Context(), harbor, nil))
+	}
+	if l.observe(t).Ready {
+		t.Fatal("everything shows at once; the test proves nothing without lag")
+	}
+	l.sim.Advance(10 * time.Second)
+	if got := l.observe(t); !got.Ready {
+		t.Errorf("after the lag: %+v", got)
+	}
+}
+
+func TestOwnRolesAreMended(t *testing.T) {
+	l := newLab(t)
+	check(t, l.port.Ensure(t.Context(), harbor, nil))
+	ctx := t.Context()
+	_, err := l.iam.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String("KarpenterNodeRole-harbor"), PolicyDocument: aws.String(ControllerTrust(harbor))})
+	check(t, err)
+	_, err = l.iam.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: aws.String("KarpenterNodeRole-harbor"), PolicyArn: aws.String("arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy")})
+	check(t, err)
+	_, err = l.iam.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: aws.String("KarpenterControllerRole-harbor"), PolicyName: aws.String("KarpenterInterruption"), PolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[]}`)})
+	check(t, err)
+	want := []string{"trust policy of IAM role KarpenterNodeRole-harbor", "policy AmazonEKS_CNI_Policy on IAM role KarpenterNodeRole-harbor", "inline policy KarpenterInterruption of IAM role KarpenterControllerRole-harbor"}
+	if got := l.observe(t); !cmp.Equal(want, got.Missing) || got.Conflict != "" {
+		t.Fatalf("missing %v, conflict %q", got.Missing, got.Conflict)
+	}
+	check(t, l.port.Ensure(ctx, harbor, nil))
+	if got := l.observe(t); !got.Ready {
+		t.Errorf("after Ensure: %+v", got)
+	}
+}
+
+func TestForeignNodeRoleThatFitsIsAdopted(t *testing.T) {
+	l := newLab(t)
+	l.role(t, "KarpenterNodeRole-harbor", NodeTrust(harbor))
+	l.attach(t, "KarpenterNodeRole-harbor", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryReadOnly", "AmazonSSMManagedInstanceCore")
+	check(t, l.port.Ensure(t.Context(), harbor, nil))
+	calls, err := l.door.Calls(t.Context(), 0)
+	check(t, err)
+	for _, c := range calls {
+		if c.Operation == "AttachRolePolicy" && strings.Contains(string(c.Input), "PullOnly") {
+			t.Error("a role that may read the registry already was changed")
+		}
+	}
+	if got := l.observe(t); !got.Ready {
+		t.Errorf("after Ensure: %+v", got)
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	ctx := func(t *testing.T, f func() error) { t.Helper(); check(t, f()) }
+	cases := map[string]struct {
+		reason  string
+		set     func(*testing.T, *lab)
+		cluster inventory.Cluster
+		says    string
+	}{
+		"node role of somebody else": {"it lacks policies, and is not castoff's to change", func(t *testing.T, l *lab) {
+			l.role(t, "KarpenterNodeRole-harbor", NodeTrust(harbor))
+		}, harbor, "AmazonEKSWorkerNodePolicy"},
+		"node role with another trust": {"EC2 could not use it", func(t *testing.T, l *lab) {
+			l.role(t, "KarpenterNodeRole-harbor", ControllerTrust(harbor))
+			l.attach(t, "KarpenterNodeRole-harbor", nodePolicies...)
+		}, harbor, "trust policy"},
+		"controller role of the same cluster elsewhere": {"IAM is global: its policies are those of another region", func(t *testing.T, l *lab) {
+			other := harbor
+			other.Region, other.ARN = "eu-west-1", "arn:aws:eks:eu-west-1:123456789012:cluster/harbor"
+			f := l.port.newRole(other, controllerRole(other))
+			for _, s := range f.steps {
+				ctx(t, func() error { return s.make(t.Context()) })
+			}
+		}, harbor, "KarpenterControllerRole-harbor was not made by castoff for this cluster"},
+		"association with another role": {"it is somebody's Karpenter", func(t *testing.T, l *lab) {
+			l.role(t, "theirs", ControllerTrust(harbor))
+			_, err := l.eks.CreatePodIdentityAssociation(t.Context(), &eks.CreatePodIdentityAssociationInput{ClusterName: aws.String("harbor"), Namespace: aws.String("kube-system"), ServiceAccount: aws.String("karpenter"), RoleArn: aws.String("arn:aws:iam::123456789012:role/theirs")})
+			check(t, err)
+		}, harbor, "role/theirs"},
+		"access entry of another type": {"nodes could not join", func(t *testing.T, l *lab) {
+			l.role(t, "KarpenterNodeRole-harbor", NodeTrust(harbor))
+			l.attach(t, "KarpenterNodeRole-harbor", nodePolicies...)
+			_, err := l.eks.CreateAccessEntry(t.Context(), &eks.CreateAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: aws.String("arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor"), Type: aws.String("STANDARD")})
+			check(t, err)
+		}, harbor, "EC2_LINUX"},
+		"aws-auth alone": {"castoff does not edit it, and says which row is missing", func(*testing.T, *lab) {}, func() inventory.Cluster {
+			c := harbor
+			c.AuthenticationMode = "CONFIG_MAP"
+			return c
+		}(), "rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			tc.set(t, l)
+			_, seq := l.writes(t, 0)
+			got, err := l.port.Observe(t.Context(), tc.cluster, nil)
+			check(t, err)
+			if got.Ready || !strings.Contains(got.Conflict, tc.says) {
+				t.Errorf("%s: ready %v, conflict %q; want false, and %q in it", tc.reason, got.Ready, got.Conflict, tc.says)
+			}
+			err = l.port.Ensure(t.Context(), tc.cluster, nil)
+			if err == nil || inventory.ClassOf(err) != inventory.ClassTerminal || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: Ensure gives %v, want a terminal error with %q", tc.reason, err, tc.says)
+			}
+			if made, _ := l.writes(t, seq); len(made) != 0 {
+				t.Errorf("%s: Ensure wrote %v", tc.reason, made)
+			}
+		})
+	}
+}
+
+func TestErrorClasses(t *testing.T) {
+	cases := map[string]struct {
+		service, operation, code string
+		status                   int
+		want                     inventory.Class
+	}{
+		"role denied":            {"iam", "CreateRole", "AccessDenied", 403, inventory.ClassTerminal},
+		"role throttled":         {"iam", "GetRole", "Throttling", 400, inventory.ClassThrottled},
+		"too many roles":         {"iam", "CreateRole", "LimitExceeded", 409, inventory.ClassTerminal},
+		"policy malformed":       {"iam", "PutRolePolicy", "MalformedPolicyDocument", 400, inventory.ClassTerminal},
+		"association denied":     {"eks", "CreatePodIdentityAssociation", "AccessDeniedException", 403, inventory.ClassTerminal},
+		"role not shown to EKS":  {"eks", "CreatePodIdentityAssociation", "InvalidParameterException", 400, inventory.ClassRetry},
+		"role not shown, entry":  {"eks", "CreateAccessEntry", "InvalidParameterException", 400, inventory.ClassRetry},
+		"access entry throttled": {"eks", "DescribeAccessEntry", "ThrottlingException", 429, inventory.ClassThrottled},
+		"EKS broken":             {"eks", "ListPodIdentityAssociations", "ServerException", 500, inventory.ClassRetry},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.fault(t, simapi.Fault{Service: tc.service, Operation: tc.operation, Code: tc.code, Status: tc.status})
+			err := l.port.Ensure(t.Context(), harbor, nil)
+			if err == nil || inventory.ClassOf(err) != tc.want || !strings.Contains(err.Error(), tc.service+":"+tc.operation) {
+				t.Errorf("error is %v (%s), want %s naming %s:%s", err, inventory.ClassOf(err), tc.want, tc.service, tc.operation)
+			}
+		})
+	}
+}
+
+// states are the permissions by state.
+func states(list []inventory.Permission) map[inventory.PermissionState][]string {
+	out := map[inventory.PermissionState][]string{}
+	for _, p := range list {
+		out[p.State] = append(out[p.State], p.Action)
+	}
+	return out
+}
+
+func TestCheckOfAnIdentityThatMayEverything(t *testing.T) {
+	l := newLab(t)
+	got, err := l.port.Check(t.Context(), harbor)
+	check(t, err)
+	want := map[inventory.PermissionState][]string{inventory.PermissionAllowed: actionsOf(parsed(t, Policy(harbor)))}
+	if diff := cmp.Diff(want, states(got)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if made, _ := l.writes(t, 0); slices.ContainsFunc(made, func(op string) bool { return !strings.HasPrefix(op, "Create") }) || len(made) != 3 {
+		t.Errorf("checking wrote: %v (the lab itself made three)", made)
+	}
+}
+
+func TestCheckFindsWhatIsDenied(t *testing.T) {
+	cases := map[string]simapi.Fault{
+		"eks:DescribeNodegroup":              {Service: "eks", Operation: "DescribeNodegroup", Code: "AccessDeniedException", Status: 403},
+		"ec2:DescribeImages":                 {Service: "ec2", Operation: "DescribeImages", Code: "UnauthorizedOperation", Status: 403},
+		"iam:GetInstanceProfile":             {Service: "iam", Operation: "GetInstanceProfile", Code: "AccessDenied", Status: 403},
+		"autoscaling:SuspendProcesses":       {Service: "autoscaling", Operation: "SuspendProcesses", Code: "AccessDenied", Status: 403},
+		"autoscaling:DescribePolicies":       {Service: "autoscaling", Operation: "DescribePolicies", Code: "AccessDenied", Status: 403},
+		"sqs:CreateQueue":                    {Service: "sqs", Operation: "CreateQueue", Code: "AccessDenied", Status: 403},
+		"eks:UpdateNodegroupConfig":          {Service: "eks", Operation: "UpdateNodegroupConfig", Code: "AccessDeniedException", Status: 403},
+		"eks:DescribePodIdentityAssociation": {Service: "eks", Operation: "DescribePodIdentityAssociation", Code: "AccessDeniedException", Status: 403},
+	}
+	for action, fault := range cases {
+		t.Run(action, func(t *testing.T) {
+			l := newLab(t)
+			l.fault(t, fault)
+			got, err := l.port.Check(t.Context(), harbor)
+			check(t, err)
+			if diff := cmp.Diff([]string{action}, states(got)[inventory.PermissionDenied]); diff != "" {
+				t.Errorf("denied: -want +got\n%s", diff)
+			}
+			for _, p := range got {
+				if p.State != inventory.PermissionAllowed && !strings.Contains(p.Message, action) {
+					t.Errorf("message %q does not name the action", p.Message)
+				}
+			}
+		})
+	}
+}
+
+// Without the permission to simulate, what cannot be called is not checked, and says why.
+func TestCheckWithoutSimulation(t *testing.T) {
+	l := newLab(t)
+	l.fault(t, simapi.Fault{Service: "iam", Operation: "SimulatePrincipalPolicy", Code: "AccessDenied", Status: 403})
+	got, err := l.port.Check(t.Context(), harbor)
+	check(t, err)
+	by := states(got)
+	if !slices.Contains(by[inventory.PermissionNotChecked], "autoscaling:UpdateAutoScalingGroup") || !slices.Contains(by[inventory.PermissionAllowed], "eks:DescribeCluster") {
+		t.Errorf("states are %v", by)
+	}
+	for _, p := range got {
+		if p.State == inventory.PermissionNotChecked && !strings.Contains(p.Message, "iam:SimulatePrincipalPolicy") {
+			t.Errorf("%s: message %q does not say why", p.Action, p.Message)
+		}
+	}
+}
+
+func TestCallerARN(t *testing.T) {
+	l := newLab(t)
+	user, err := l.port.CallerARN(t.Context())
+	check(t, err)
+	if user != "arn:aws:iam::123456789012:user/castoff" {
+		t.Errorf("caller is %s", user)
+	}
+	_, err = l.iam.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String("operator"), Path: aws.String("/platform/"), AssumeRolePolicyDocument: aws.String(ControllerTrust(harbor))})
+	check(t, err)
+	session, err := sts.NewFromConfig(l.cfg).AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: aws.String("arn:aws:iam::123456789012:role/platform/operator"), RoleSessionName: aws.String("s")})
+	check(t, err)
+	as := l.cfg
+	as.Credentials = credentials.NewStaticCredentialsProvider(aws.ToString(session.Credentials.AccessKeyId), "secret", "token")
+	got, err := portAs(as).CallerARN(t.Context())
+	check(t, err)
+	if got != "arn:aws:iam::123456789012:role/platform/operator" {
+		t.Errorf("caller is %s, want the role with its path", got)
+	}
+	l.fault(t, simapi.Fault{Service: "iam", Operation: "GetRole", Code: "AccessDenied", Status: 403})
+	got, err = portAs(as).CallerARN(t.Context())
+	check(t, err)
+	if got != "arn:aws:iam::123456789012:role/operator" {
+		t.Errorf("caller is %s, want the role without a path when it may not be looked up", got)
+	}
+}
