@@ -25,6 +25,12 @@ func (e *ReplacedError) Error() string {
 	return fmt.Sprintf("Deployment %s was replaced since castoff saw it, and was left alone; castoff looks again", e.Deployment)
 }
 
+// hints say where a right is given that castoff's chart limits to names.
+var hints = map[string]string{
+	"leases":     " of that name (chart value clusterAutoscaler.leaseNames)",
+	"configmaps": " of that name (chart value clusterAutoscaler.statusConfigMapNames)",
+}
+
 // wrap says what was asked of the API server, and what its answer asks of the caller. Nil stays nil.
 func wrap(err error, verb, resource, name string) error {
 	switch {
@@ -33,8 +39,8 @@ func wrap(err error, verb, resource, name string) error {
 	case apierrors.IsTooManyRequests(err):
 		return inventory.Throttled(fmt.Errorf("%s %s %s: the API server is busy: %w", verb, resource, name, err))
 	case apierrors.IsForbidden(err):
-		return inventory.Terminal(fmt.Errorf("%s %s %s: castoff's ClusterRole must allow the verb %s on %s: %w",
-			verb, resource, name, verb, resource, err))
+		return inventory.Terminal(fmt.Errorf("%s %s %s: castoff's ClusterRole must allow the verb %s on %s%s: %w",
+			verb, resource, name, verb, resource, hints[resource], err))
 	default:
 		return fmt.Errorf("%s %s %s: %w", verb, resource, name, err)
 	}

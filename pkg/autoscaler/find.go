@@ -52,13 +52,12 @@ func (c *Client) Find(ctx context.Context) ([]inventory.Autoscaler, error) {
 }
 
 func (c *Client) read(ctx context.Context, deployment *appsv1.Deployment, container *corev1.Container) (inventory.Autoscaler, error) {
-	arguments := words(container, deployment.Namespace)
-	f := parse(arguments)
+	f := parse(words(container, deployment.Namespace))
 	a := inventory.Autoscaler{
 		Deployment:     client.ObjectKeyFromObject(deployment),
 		UID:            deployment.UID,
 		Image:          container.Image,
-		Args:           arguments,
+		Args:           slices.Concat(container.Command, container.Args),
 		Replicas:       ptr.Deref(deployment.Spec.Replicas, 1), // the API's default
 		StatusReplicas: deployment.Status.Replicas,
 		Discovery:      f.discovery,

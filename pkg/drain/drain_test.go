@@ -234,6 +234,10 @@ func TestPassAnswers(t *testing.T) {
 			wantBlocked: []inventory.BlockedPod{{Pod: named("a"), Reason: inventory.BlockedError}},
 			says:        "denied by policy",
 		},
+		"NoAnswer": {
+			reason: "the next pod would fare no better", answer: errors.New("connection refused"), wantEvictable: 1,
+			wantClass: inventory.ClassRetry, says: "pods/eviction shop/a: connection refused",
+		},
 		"NoRight": {
 			reason: "only a human can give rights", answer: forbidden("pods"), wantEvictable: 1,
 			wantClass: inventory.ClassTerminal, says: "must allow the verb create on pods/eviction",
@@ -440,7 +444,10 @@ func TestPodsComeInPages(t *testing.T) {
 	funcs := interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		o := (&client.ListOptions{}).ApplyOptions(opts)
 		asked = append(asked, fmt.Sprintf("%s limit=%d continue=%s", o.FieldSelector, o.Limit, o.Continue))
-		pods := list.(*corev1.PodList)
+		pods, ok := list.(*corev1.PodList)
+		if !ok {
+			return fmt.Errorf("only pods come in pages: %T", list)
+		}
 		pods.Items, pods.Continue = pages[o.Continue], ""
 		if o.Continue == "" {
 			pods.Continue = "next"

@@ -112,7 +112,7 @@ func (p *pass) answer(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget, 
 		return false, twoBudgets(pod, matching), nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return false, blocked(pod, inventory.BlockedTerminating, "its namespace is being deleted and takes it along"), nil
-	case deniedByRole(err):
+	case deniedByRole(err), code(err) == 0: // nobody has rights, or nobody answers: the next pod would fare no better
 		return false, nil, wrap(err, "create", "pods/eviction", pod.Namespace+"/"+pod.Name)
 	default:
 		return false, blocked(pod, inventory.BlockedError, fmt.Sprintf("the API server refused the eviction: %v", err)), nil
@@ -174,7 +174,7 @@ func deniedKind(err error) string {
 	return status.ErrStatus.Details.Kind
 }
 
-// code is the HTTP code inside the answer. The one for two budgets has a code and no reason.
+// code is the HTTP code inside the answer, 0 if the API server gave none. The one for two budgets has a code and no reason.
 func code(err error) int32 {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -277,4 +279,35 @@ func TestEvictionIsRefusedBeforeBegin(t *testing.T) {
 	if evicted := s.terminating(); len(evicted) != 0 {
 		t.Errorf("evicted all the same: %v", evicted)
 	}
+}
+
+// TestEvictionWithoutTheRight is as a user that may read all and evict nothing.
+func TestEvictionWithoutTheRight(t *testing.T) {
+	s := newShop(t)
+	s.run("a")
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "castoff-without-rights"}
+	powerless, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(readsAs{powerless, cluster.Client}, cluster.Client, clock)
+	got, err := d.Pass(t.Context(), s.node)
+	if inventory.ClassOf(err) != inventory.ClassTerminal || !strings.Contains(err.Error(), "must allow the verb create on pods/eviction") {
+		t.Errorf("want a terminal error that names the right, got %v", err)
+	}
+	s.check("nothing was evicted", got, 1, []string{})
+	if err := d.Fence(t.Context(), s.node, "other"); inventory.ClassOf(err) != inventory.ClassTerminal {
+		t.Errorf("want a terminal error, got %v", err)
+	}
+}
+
+// readsAs writes as one user and lists as another.
+type readsAs struct {
+	client.Client
+	reader client.Reader
+}
+
+func (r readsAs) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return r.reader.List(ctx, list, opts...)
 }

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -86,15 +87,26 @@ func budget(name string, allowed int32) *policyv1.PodDisruptionBudget {
 func faked(funcs interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().
 		WithObjects(objects...).
-		WithIndex(&corev1.Pod{}, nodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithIndex(&corev1.Pod{}, nodeNameField, nodeOf).
 		WithInterceptorFuncs(funcs).
 		Build()
+}
+
+func nodeOf(object client.Object) []string {
+	if p, ok := object.(*corev1.Pod); ok {
+		return []string{p.Spec.NodeName}
+	}
+	return nil
 }
 
 // evictions answers every eviction with answer, and notes what was asked.
 func evictions(asked *[]policyv1.Eviction, answer func(pod string) error) interceptor.Funcs {
 	return interceptor.Funcs{SubResourceCreate: func(_ context.Context, _ client.Client, _ string, object, body client.Object, _ ...client.SubResourceCreateOption) error {
-		*asked = append(*asked, *body.(*policyv1.Eviction))
+		eviction, ok := body.(*policyv1.Eviction)
+		if !ok {
+			return fmt.Errorf("not policy/v1: %T", body)
+		}
+		*asked = append(*asked, *eviction)
 		return answer(object.GetName())
 	}}
 }

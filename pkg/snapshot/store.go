@@ -60,7 +60,10 @@ func (s *Store) Save(ctx context.Context, name string, snapshot *inventory.Snaps
 	if err != nil {
 		return "", err
 	}
-	return digest, s.write(ctx, secret, groups)
+	if err := s.write(ctx, secret, groups); err != nil {
+		return "", err
+	}
+	return digest, nil
 }
 
 // write creates what is missing of a snapshot, unless another one has its name.
