@@ -117,7 +117,7 @@ func (c *Client) SuspendProcesses(ctx context.Context, asg string, processes []s
 		return nil
 	}
 	if slices.Contains(processes, processTerminate) {
-		return inventory.Terminal(fmt.Errorf("auto Scaling group %s: process Terminate must not be suspended, a drained instance could not end any more", asg))
+		return inventory.Terminal(fmt.Errorf("%s: process Terminate must not be suspended, a drained instance could not end any more", "Auto Scaling group "+asg))
 	}
 	_, err := c.asg.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: aws.String(asg), ScalingProcesses: processes})
 	return awsapi.Wrap(err, "autoscaling:SuspendProcesses", "Auto Scaling group "+asg)

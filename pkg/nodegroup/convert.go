@@ -152,7 +152,7 @@ func scalingPolicy(in astypes.ScalingPolicy) inventory.ScalingPolicy {
 }
 
 // definition is an SDK value as a JSON object without its empty members: it survives a snapshot, and gives the same
-// value back.
+// value back. An empty list must go too: as a request, Auto Scaling would take it for a setting of another policy type.
 func definition(v any) map[string]any {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -170,15 +170,28 @@ func dropEmpty(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, member := range v {
-			if member == nil || member == "" {
+			dropEmpty(member)
+			if isEmpty(member) {
 				delete(v, key)
 			}
-			dropEmpty(member)
 		}
 	case []any:
 		for _, member := range v {
 			dropEmpty(member)
 		}
+	}
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	default:
+		return false
 	}
 }
 

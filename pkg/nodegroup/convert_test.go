@@ -106,6 +106,45 @@ func TestOverridesWithMoreThanAType(t *testing.T) {
 	}
 }
 
+func TestGroupSettings(t *testing.T) {
+	cases := map[string]struct {
+		reason   string
+		template inventory.LaunchTemplate
+		in       astypes.AutoScalingGroup
+		want     inventory.LaunchTemplate
+	}{
+		"nothing":              {reason: "an ordinary group adds nothing"},
+		"placement":            {"the group's placement group is that of its instances", inventory.LaunchTemplate{}, astypes.AutoScalingGroup{PlacementGroup: aws.String("pg")}, inventory.LaunchTemplate{PlacementGroup: "pg"}},
+		"template's placement": {"the template's comes first", inventory.LaunchTemplate{PlacementGroup: "own"}, astypes.AutoScalingGroup{PlacementGroup: aws.String("pg")}, inventory.LaunchTemplate{PlacementGroup: "own"}},
+		"targets":              {"registration with load balancers is named", inventory.LaunchTemplate{Other: []string{"kernelId"}}, astypes.AutoScalingGroup{TargetGroupARNs: []string{"tg"}, LoadBalancerNames: []string{"elb"}, TrafficSources: []astypes.TrafficSourceIdentifier{{}}}, inventory.LaunchTemplate{Other: []string{"autoScalingGroup.loadBalancerNames", "autoScalingGroup.targetGroupARNs", "autoScalingGroup.trafficSources", "kernelId"}}},
+		"reservations":         {"so are reservations", inventory.LaunchTemplate{}, astypes.AutoScalingGroup{CapacityReservationSpecification: &astypes.CapacityReservationSpecification{CapacityReservationPreference: astypes.CapacityReservationPreferenceCapacityReservationsOnly}}, inventory.LaunchTemplate{Other: []string{"autoScalingGroup.capacityReservationSpecification"}}},
+		"default preference":   {"the default is no setting", inventory.LaunchTemplate{}, astypes.AutoScalingGroup{CapacityReservationSpecification: &astypes.CapacityReservationSpecification{CapacityReservationPreference: astypes.CapacityReservationPreferenceDefault}}, inventory.LaunchTemplate{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			addGroupSettings(&tc.template, tc.in)
+			if diff := cmp.Diff(tc.want, tc.template); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestDefinitionHasNoEmptyMembers(t *testing.T) {
+	got := scalingPolicy(astypes.ScalingPolicy{
+		PolicyName: aws.String("cpu"), PolicyType: aws.String("TargetTrackingScaling"), StepAdjustments: []astypes.StepAdjustment{}, Alarms: []astypes.Alarm{}, AdjustmentType: aws.String(""),
+		TargetTrackingConfiguration: &astypes.TargetTrackingConfiguration{TargetValue: aws.Float64(50), DisableScaleIn: aws.Bool(false)},
+	}).Definition
+	want := map[string]any{"PolicyName": "cpu", "PolicyType": "TargetTrackingScaling", "TargetTrackingConfiguration": map[string]any{"TargetValue": 50.0, "DisableScaleIn": false}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	in, err := disabledPolicy(inventory.ScalingPolicy{Name: "cpu", Type: "TargetTrackingScaling", Definition: got})
+	if err != nil || in.StepAdjustments != nil || aws.ToBool(in.TargetTrackingConfiguration.DisableScaleIn) || in.TargetTrackingConfiguration.DisableScaleIn == nil {
+		t.Errorf("error %v, request %+v; want no step adjustments, and the false kept", err, in)
+	}
+}
+
 func TestPolicyIsActive(t *testing.T) {
 	predictive := func(mode astypes.PredictiveScalingMode) *astypes.PredictiveScalingConfiguration {
 		return &astypes.PredictiveScalingConfiguration{Mode: mode}

@@ -2,6 +2,7 @@ package nodegroup
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,13 +14,21 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
 )
 
+// readError tells a group that was deleted while it was read, which Auto Scaling calls invalid, from a real failure.
+func readError(err error, action, asg string) error {
+	if awsapi.Is(err, codeValidation) {
+		return fmt.Errorf("%s: it was deleted while it was read (%s), it is tried again: %w", "Auto Scaling group "+asg, action, err)
+	}
+	return awsapi.Wrap(err, action, "Auto Scaling group "+asg)
+}
+
 func (c *Client) scalingPolicies(ctx context.Context, asg string) ([]inventory.ScalingPolicy, error) {
 	var out []inventory.ScalingPolicy
 	pages := autoscaling.NewDescribePoliciesPaginator(c.asg, &autoscaling.DescribePoliciesInput{AutoScalingGroupName: aws.String(asg)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, awsapi.Wrap(err, "autoscaling:DescribePolicies", "Auto Scaling group "+asg)
+			return nil, readError(err, "autoscaling:DescribePolicies", asg)
 		}
 		for _, p := range page.ScalingPolicies {
 			out = append(out, scalingPolicy(p))
@@ -35,7 +44,7 @@ func (c *Client) scheduledActions(ctx context.Context, asg string) ([]inventory.
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, awsapi.Wrap(err, "autoscaling:DescribeScheduledActions", "Auto Scaling group "+asg)
+			return nil, readError(err, "autoscaling:DescribeScheduledActions", asg)
 		}
 		for _, a := range page.ScheduledUpdateGroupActions {
 			out = append(out, scheduledAction(a))
@@ -54,7 +63,7 @@ func (c *Client) lifecycleHooks(ctx context.Context, g inventory.NodeGroup) ([]i
 	}
 	out, err := c.asg.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup)})
 	if err != nil {
-		return nil, awsapi.Wrap(err, "autoscaling:DescribeLifecycleHooks", "Auto Scaling group "+g.AutoScalingGroup)
+		return nil, readError(err, "autoscaling:DescribeLifecycleHooks", g.AutoScalingGroup)
 	}
 	var hooks []inventory.LifecycleHook
 	for _, h := range out.LifecycleHooks {
@@ -82,7 +91,7 @@ func (c *Client) instanceRefresh(ctx context.Context, g inventory.NodeGroup) (st
 	}
 	out, err := c.asg.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup), MaxRecords: aws.Int32(1)})
 	if err != nil {
-		return "", awsapi.Wrap(err, "autoscaling:DescribeInstanceRefreshes", "Auto Scaling group "+g.AutoScalingGroup)
+		return "", readError(err, "autoscaling:DescribeInstanceRefreshes", g.AutoScalingGroup)
 	}
 	for _, r := range out.InstanceRefreshes {
 		if !slices.Contains(endedRefreshes, r.Status) {
@@ -100,7 +109,7 @@ func (c *Client) launchError(ctx context.Context, g inventory.NodeGroup) (string
 	}
 	out, err := c.asg.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup), MaxRecords: aws.Int32(1)})
 	if err != nil {
-		return "", awsapi.Wrap(err, "autoscaling:DescribeScalingActivities", "Auto Scaling group "+g.AutoScalingGroup)
+		return "", readError(err, "autoscaling:DescribeScalingActivities", g.AutoScalingGroup)
 	}
 	for _, a := range out.Activities {
 		if a.StatusCode == astypes.ScalingActivityStatusCodeFailed {

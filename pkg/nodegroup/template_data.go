@@ -168,6 +168,29 @@ func launchConfiguration(in astypes.LaunchConfiguration) inventory.LaunchTemplat
 	return out
 }
 
+// addGroupSettings adds what the group itself says of its instances: its placement group, and the names of what castoff
+// does not carry over.
+func addGroupSettings(out *inventory.LaunchTemplate, g astypes.AutoScalingGroup) {
+	if out.PlacementGroup == "" {
+		out.PlacementGroup = aws.ToString(g.PlacementGroup)
+	}
+	out.Other = append(out.Other, unknownOverrides(g.MixedInstancesPolicy)...)
+	for name, set := range map[string]bool{
+		"loadBalancerNames": len(g.LoadBalancerNames) > 0, "targetGroupARNs": len(g.TargetGroupARNs) > 0, "trafficSources": len(g.TrafficSources) > 0,
+		"capacityReservationSpecification": reserves(g.CapacityReservationSpecification),
+	} {
+		if set {
+			out.Other = append(out.Other, "autoScalingGroup."+name)
+		}
+	}
+	slices.Sort(out.Other)
+}
+
+// reserves says whether the group aims at reservations in a way that is not the default.
+func reserves(in *astypes.CapacityReservationSpecification) bool {
+	return in != nil && (in.CapacityReservationTarget != nil || (in.CapacityReservationPreference != "" && in.CapacityReservationPreference != astypes.CapacityReservationPreferenceDefault))
+}
+
 // unknownOverrides names what a mixed instances policy sets per type beyond type, weight and requirements.
 func unknownOverrides(p *astypes.MixedInstancesPolicy) []string {
 	if p == nil || p.LaunchTemplate == nil {

@@ -141,7 +141,7 @@ func (c *Client) resolveTemplate(ctx context.Context, g astypes.AutoScalingGroup
 	if err != nil {
 		return err
 	}
-	out.LaunchTemplate.Other = append(out.LaunchTemplate.Other, unknownOverrides(g.MixedInstancesPolicy)...)
+	addGroupSettings(&out.LaunchTemplate, g)
 	if out.Managed != nil {
 		out.LaunchTemplate.Role = out.Managed.NodeRole
 		return nil
@@ -194,7 +194,7 @@ func (c *Client) templateVersion(ctx context.Context, id, name, number string) (
 		return nil, awsapi.Wrap(err, "ec2:DescribeLaunchTemplateVersions", fmt.Sprintf("launch template %s (%s) version %s", id, name, number))
 	}
 	for _, v := range out.LaunchTemplateVersions {
-		if v.LaunchTemplateData != nil && (moving(number) || strconv.FormatInt(aws.ToInt64(v.VersionNumber), 10) == number) {
+		if v.LaunchTemplateData != nil && strconv.FormatInt(aws.ToInt64(v.VersionNumber), 10) == number {
 			c.cache.templates.put(key, v.LaunchTemplateData)
 			return v.LaunchTemplateData, nil
 		}
