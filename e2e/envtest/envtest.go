@@ -32,7 +32,7 @@ func Start(crds ...*apiextensionsv1.CustomResourceDefinition) (*Cluster, error) 
 	if err != nil {
 		return nil, err
 	}
-	environment := &envtest.Environment{BinaryAssetsDirectory: assets, CRDs: crds}
+	environment := &envtest.Environment{BinaryAssetsDirectory: assets, CRDs: copies(crds)}
 	config, err := environment.Start()
 	if err != nil {
 		return nil, fmt.Errorf("starting the API server from %s: %w", assets, err)
@@ -55,10 +55,21 @@ func (c *Cluster) Stop() error {
 
 // Install adds definitions to a running API server and waits until it serves them.
 func (c *Cluster) Install(crds ...*apiextensionsv1.CustomResourceDefinition) error {
-	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: crds}); err != nil {
+	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: copies(crds)}); err != nil {
 		return fmt.Errorf("installing definitions: %w", err)
 	}
 	return nil
+}
+
+// copies leaves the caller's definitions as they are: creating one fills in what the API server says.
+func copies(crds []*apiextensionsv1.CustomResourceDefinition) []*apiextensionsv1.CustomResourceDefinition {
+	fresh := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(crds))
+	for _, crd := range crds {
+		crd = crd.DeepCopy()
+		crd.ResourceVersion, crd.UID = "", ""
+		fresh = append(fresh, crd)
+	}
+	return fresh
 }
 
 // Main runs a package's tests against one API server and gives the exit code; setup gets the cluster first.

@@ -34,7 +34,7 @@ func New(c client.Client, live client.Reader, clock func() time.Time) *Client {
 func (c *Client) Find(ctx context.Context) ([]inventory.Autoscaler, error) {
 	list := new(appsv1.DeploymentList)
 	if err := c.client.List(ctx, list); err != nil {
-		return nil, wrap(err, "list", "deployments", "")
+		return nil, wrap(err, "list", "deployments", "of all namespaces")
 	}
 	var found []inventory.Autoscaler
 	for i := range list.Items {

@@ -27,7 +27,7 @@ const (
 func (c *Client) readDeployments(ctx context.Context, engine *inventory.Engine) error {
 	list := new(appsv1.DeploymentList)
 	if err := c.client.List(ctx, list); err != nil {
-		return wrap(err, "list", "deployments", "")
+		return wrap(err, "list", "deployments", "of all namespaces")
 	}
 	for i := range list.Items {
 		deployment := &list.Items[i]

@@ -58,7 +58,7 @@ func (c *Client) Observe(ctx context.Context) (inventory.Engine, error) {
 		resource string
 	}{{pools, nodePools}, {classes, nodeClasses}, {claims, nodeClaims}} {
 		if err := c.client.List(ctx, one.list); err != nil && !notServed(err) {
-			return engine, wrap(err, "list", one.resource, "")
+			return engine, wrap(err, "list", one.resource, "of the cluster")
 		}
 	}
 	engine.NodePools, engine.NodeClasses = pools.Items, classes.Items

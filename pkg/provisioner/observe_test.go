@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	awsapis "github.com/aws/karpenter-provider-aws/pkg/apis"
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -14,11 +15,13 @@ import (
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -64,8 +67,9 @@ func nodeClaim(name, pool string) *karpv1.NodeClaim {
 	}
 }
 
-// TestKarpenterComes has an API server of its own, that knows nothing of Karpenter at first.
-func TestKarpenterComes(t *testing.T) {
+// startBare gives a test an API server of its own, that knows nothing of Karpenter.
+func startBare(t *testing.T) *envtest.Cluster {
+	t.Helper()
 	bare, err := envtest.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +79,11 @@ func TestKarpenterComes(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return bare
+}
+
+func TestKarpenterComes(t *testing.T) {
+	bare := startBare(t)
 	c := with(bare.Client, "kube-system")
 	got, err := c.Observe(t.Context())
 	if diff := cmp.Diff(inventory.Engine{}, got); diff != "" || err != nil {
@@ -96,6 +105,47 @@ func TestKarpenterComes(t *testing.T) {
 	if got, err = c.Observe(t.Context()); err != nil || len(got.NodePools) != 1 || got.NodePools[0].Name != "general" {
 		t.Errorf("want the NodePool, got %+v, %v", got.NodePools, err)
 	}
+}
+
+// TestKarpenterComesToACachedClient is the operator's case: its cache was started before the definitions were there.
+func TestKarpenterComesToACachedClient(t *testing.T) {
+	bare := startBare(t)
+	store, err := cache.New(bare.Config, cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { stopped <- store.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+	if !store.WaitForCacheSync(t.Context()) {
+		t.Fatal("the cache did not start")
+	}
+	cached, err := client.New(bare.Config, client.Options{Cache: &client.CacheOptions{Reader: store}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(cached, bare.Client, clock, Options{CastoffNamespace: "default"})
+	got, err := c.Observe(t.Context())
+	if diff := cmp.Diff(inventory.Engine{}, got); diff != "" || err != nil {
+		t.Fatalf("no definitions, no objects: %v, -want +got:\n%s", err, diff)
+	}
+	if err := bare.Install(awsapis.CRDs...); err != nil {
+		t.Fatal(err)
+	}
+	if err := bare.Client.Create(t.Context(), nodePool("general")); err != nil {
+		t.Fatal(err)
+	}
+	g := gomega.NewWithT(t)
+	g.Eventually(func() ([]karpv1.NodePool, error) {
+		engine, err := c.Observe(t.Context())
+		return engine.NodePools, err
+	}, 20*time.Second).Should(gomega.HaveLen(1))
 }
 
 func TestObserveKarpentersObjects(t *testing.T) {
