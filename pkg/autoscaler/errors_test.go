@@ -1,0 +1,118 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		err    error
+		want   []string
+	}{
+		"Scaled":   {"who scales it, and what to do about it", &ScaledError{Deployment: "a/b", Autoscaler: "a/keeper"}, []string{"a/b", "a/keeper", "delete"}},
+		"Replaced": {"that nothing was done, and what comes", &ReplacedError{Deployment: "a/b"}, []string{"a/b", "left alone", "looks again"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, want := range tc.want {
+				if !strings.Contains(tc.err.Error(), want) {
+					t.Errorf("%s: %q is missing in %q", tc.reason, want, tc.err)
+				}
+			}
+		})
+	}
+}
+
+// TestFindFailsAsAWhole: a Cluster Autoscaler of which half is known could look stopped.
+func TestFindFailsAsAWhole(t *testing.T) {
+	broken := errors.New("etcd")
+	tests := map[string]struct {
+		fails any
+		call  string
+	}{
+		"Pods":      {&corev1.PodList{}, "list pods of Deployment kube-system/scaler"},
+		"Lease":     {&coordinationv1.Lease{}, "get leases kube-system/cluster-autoscaler"},
+		"ConfigMap": {&corev1.ConfigMap{}, "get configmaps kube-system/cluster-autoscaler-status"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			fails := func(object any) bool { return fmt.Sprintf("%T", object) == fmt.Sprintf("%T", tc.fails) }
+			c := fake.NewClientBuilder().WithObjects(deployment("kube-system", "scaler", image)).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if fails(o) {
+						return broken
+					}
+					return c.Get(ctx, k, o, opts...)
+				},
+				List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+					if fails(l) {
+						return broken
+					}
+					return c.List(ctx, l, opts...)
+				},
+			}).Build()
+			found, err := New(c, c, clock).Find(t.Context())
+			if found != nil || !errors.Is(err, broken) || !strings.Contains(err.Error(), tc.call) {
+				t.Errorf("want no Cluster Autoscaler and an error naming %q, got %v, %v", tc.call, found, err)
+			}
+		})
+	}
+}
+
+// TestRightsThatTheChartLimits is against the real API server, as a user that may do nothing.
+func TestRightsThatTheChartLimits(t *testing.T) {
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "castoff-without-rights"}
+	powerless, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := namespace(t)
+	create(t, deployment(ns, "scaler", image, args("--namespace="+ns, "--leader-elect-resource-name=mine")))
+	a := findIn(t, ns)
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{taint(taintCandidate, corev1.TaintEffectPreferNoSchedule)}},
+	}
+	create(t, node)
+	c := New(powerless, cluster.Client, clock) // reads what it likes, past the cache
+	blind := New(cluster.Client, powerless, clock)
+	tests := map[string]struct {
+		err  error
+		says string
+	}{
+		"Find":   {second(c.Find(t.Context())), "must allow the verb list on deployments"},
+		"Read":   {blind.readLease(t.Context(), &a), "get on leases of that name (chart value clusterAutoscaler.leaseNames)"},
+		"Status": {blind.readGroups(t.Context(), a.Lease, &a), "chart value clusterAutoscaler.statusConfigMapNames"},
+		"Stop":   {c.Stop(t.Context(), a), "must allow the verb get on deployments/scale"},
+		"Hold":   {c.HoldLease(t.Context(), a.Lease, "castoff"), "must allow the verb create on leases"},
+		"Strip":  {c.StripLeftovers(t.Context(), node.Name), "must allow the verb patch on nodes"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if inventory.ClassOf(tc.err) != inventory.ClassTerminal || !strings.Contains(fmt.Sprint(tc.err), tc.says) {
+				t.Errorf("want a terminal error with %q, got %s: %v", tc.says, inventory.ClassOf(tc.err), tc.err)
+			}
+		})
+	}
+	if got := replicas(t, a); got != 2 {
+		t.Errorf("something was written: %d replicas", got)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
