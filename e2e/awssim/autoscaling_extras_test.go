@@ -540,3 +540,130 @@ func TestSideDoorShowsGroups(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
+
+func TestUnhealthyInstanceIsReplaced(t *testing.T) {
+	s := newScaled(t)
+	s.create(t, 0, 4, 2, nil)
+	id := s.ids(t, "")[0]
+	side := simapi.NewClient(aws.ToString(s.cfg.BaseEndpoint))
+	s.suspend(t, processHealthCheck)
+	ok(t, side.Interrupt(ctx, simapi.Interrupt{InstanceID: id, Kind: "unhealthy"}))
+	s.settle()
+	if now := s.wantInService(t, 2, "suspended"); !slices.Contains(now, id) {
+		t.Errorf("%s was replaced while HealthCheck is suspended", id)
+	}
+	s.resume(t, processHealthCheck)
+	ok(t, side.Interrupt(ctx, simapi.Interrupt{InstanceID: id, Kind: "unhealthy"}))
+	s.settle()
+	if now := s.wantInService(t, 2, "resumed"); slices.Contains(now, id) {
+		t.Errorf("%s was not replaced", id)
+	}
+}
+
+func TestTerminateRefuses(t *testing.T) {
+	s := newScaled(t)
+	s.create(t, 0, 4, 1, nil)
+	id := s.ids(t, "")[0]
+	for name, tc := range map[string]struct {
+		reason string
+		in     autoscaling.TerminateInstanceInAutoScalingGroupInput
+	}{
+		"Both":    {"one way or the other", autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &id, InstanceIds: []string{id}, AutoScalingGroupName: aws.String("g")}},
+		"None":    {"something must end", autoscaling.TerminateInstanceInAutoScalingGroupInput{AutoScalingGroupName: aws.String("g")}},
+		"TooMany": {"a hundred at most", autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceIds: make([]string, 101), AutoScalingGroupName: aws.String("g")}},
+		"NoGroup": {"several come with their group", autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceIds: []string{id, id}}},
+		"Other":   {"that exists", autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceIds: []string{id}, AutoScalingGroupName: aws.String("none")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.in.ShouldDecrementDesiredCapacity = aws.Bool(true)
+			_, err := s.as.TerminateInstanceInAutoScalingGroup(ctx, &tc.in)
+			wantCode(t, err, "ValidationError", tc.reason)
+		})
+	}
+	s.wantInService(t, 1, "nothing ended")
+}
+
+func TestLifecycleHookIsChangedInPlace(t *testing.T) {
+	s := newScaled(t)
+	s.create(t, 0, 4, 0, nil)
+	put := func(in *autoscaling.PutLifecycleHookInput) error {
+		in.AutoScalingGroupName, in.LifecycleHookName = aws.String("g"), aws.String("h")
+		_, err := s.as.PutLifecycleHook(ctx, in)
+		return err
+	}
+	wantCode(t, put(&autoscaling.PutLifecycleHookInput{}), "ValidationError", "a new hook needs its transition")
+	ok(t, put(&autoscaling.PutLifecycleHookInput{LifecycleTransition: aws.String(transitionEnd)}))
+	wantCode(t, put(&autoscaling.PutLifecycleHookInput{HeartbeatTimeout: aws.Int32(10)}), "ValidationError", "too short a heartbeat")
+	wantCode(t, put(&autoscaling.PutLifecycleHookInput{DefaultResult: aws.String("MAYBE")}), "ValidationError", "a result is one of two")
+	ok(t, put(&autoscaling.PutLifecycleHookInput{DefaultResult: aws.String(resultContinue), HeartbeatTimeout: aws.Int32(120)}))
+	out, err := s.as.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String("g"), LifecycleHookNames: []string{"h"}})
+	ok(t, err)
+	h := out.LifecycleHooks[0]
+	got := []any{*h.LifecycleTransition, *h.DefaultResult, *h.HeartbeatTimeout, *h.GlobalTimeout}
+	if diff := cmp.Diff([]any{transitionEnd, resultContinue, int32(120), int32(12000)}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	_, err = s.as.DeleteLifecycleHook(ctx, &autoscaling.DeleteLifecycleHookInput{AutoScalingGroupName: aws.String("g"), LifecycleHookName: aws.String("none")})
+	wantCode(t, err, "ValidationError", "a hook that does not exist")
+}
+
+func TestTrackedMetric(t *testing.T) {
+	predefined := func(kind types.MetricType) *types.TargetTrackingConfiguration {
+		return &types.TargetTrackingConfiguration{PredefinedMetricSpecification: &types.PredefinedMetricSpecification{PredefinedMetricType: kind, ResourceLabel: aws.String("tg")}}
+	}
+	cases := map[string]struct {
+		reason string
+		config *types.TargetTrackingConfiguration
+		want   string
+	}{
+		"CPU":        {"of the group", predefined(types.MetricTypeASGAverageCPUUtilization), "AWS/EC2/CPUUtilization{AutoScalingGroupName=g}"},
+		"NetworkIn":  {"of the group", predefined(types.MetricTypeASGAverageNetworkIn), "AWS/EC2/NetworkIn{AutoScalingGroupName=g}"},
+		"NetworkOut": {"of the group", predefined(types.MetricTypeASGAverageNetworkOut), "AWS/EC2/NetworkOut{AutoScalingGroupName=g}"},
+		"Requests":   {"of the target group", predefined(types.MetricTypeALBRequestCountPerTarget), "AWS/ApplicationELB/RequestCountPerTarget{TargetGroup=tg}"},
+		"Customized": {"as it says", &types.TargetTrackingConfiguration{CustomizedMetricSpecification: &types.CustomizedMetricSpecification{Namespace: aws.String("own"), MetricName: aws.String("queue"),
+			Dimensions: []types.MetricDimension{{Name: aws.String("b"), Value: aws.String("2")}, {Name: aws.String("a"), Value: aws.String("1")}}}}, "own/queue{a=1,b=2}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := trackedMetric("g", tc.config)
+			if got := metricKey(m.Namespace, m.MetricName, m.Dimensions); got != tc.want {
+				t.Errorf("%s: %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestInstanceRequirements(t *testing.T) {
+	s := newScaled(t)
+	s.create(t, 0, 4, 1, func(in *autoscaling.CreateAutoScalingGroupInput) {
+		in.LaunchTemplate = nil
+		in.MixedInstancesPolicy = &types.MixedInstancesPolicy{
+			InstancesDistribution: &types.InstancesDistribution{OnDemandPercentageAboveBaseCapacity: aws.Int32(0), SpotAllocationStrategy: aws.String("price-capacity-optimized")},
+			LaunchTemplate: &types.LaunchTemplate{LaunchTemplateSpecification: &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("nodes")},
+				Overrides: []types.LaunchTemplateOverrides{{InstanceRequirements: &types.InstanceRequirements{
+					VCpuCount: &types.VCpuCountRequest{Min: aws.Int32(8), Max: aws.Int32(8)}, MemoryMiB: &types.MemoryMiBRequest{Min: aws.Int32(32768)}, AllowedInstanceTypes: []string{"m5.*"}}}}},
+		}
+	})
+	if i := s.describe(t).Instances; len(i) != 1 || aws.ToString(i[0].InstanceType) != "m5.2xlarge" {
+		t.Errorf("instances are %+v, want the only m5 with eight vCPUs", i)
+	}
+}
+
+func TestAZRebalanceWaitsForCapacity(t *testing.T) {
+	s := newScaled(t)
+	s.create(t, 0, 9, 4, func(in *autoscaling.CreateAutoScalingGroupInput) { in.VPCZoneIdentifier = aws.String("subnet-a") })
+	do(s.Server, func() { s.faults.add(simapi.Fault{Code: "InsufficientInstanceCapacity", Zone: "us-east-1b"}) })
+	_, err := s.as.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("g"), VPCZoneIdentifier: aws.String("subnet-a,subnet-b")})
+	ok(t, err)
+	s.minutes(10)
+	s.wantInService(t, 4, "nothing is ended before its replacement serves")
+	do(s.Server, func() { s.faults.remove("") })
+	s.minutes(20)
+	zones := map[string]int{}
+	for _, i := range s.describe(t).Instances {
+		zones[*i.AvailabilityZone]++
+	}
+	if diff := cmp.Diff(map[string]int{"us-east-1a": 2, "us-east-1b": 2}, zones); diff != "" {
+		t.Errorf("once there is capacity: -want +got\n%s", diff)
+	}
+}

@@ -80,13 +80,15 @@ func (a *autoscalingService) resolve(spec *types.LaunchTemplateSpecification) (*
 	return used, *v.LaunchTemplateData, nil
 }
 
-// complementTemplate checks that a launch template exists and fills in its id and name; the version stays as given.
+// complementTemplate checks that a launch template exists and fills in its id and name; the version stays as given, or
+// is shown as $Default.
 func (a *autoscalingService) complementTemplate(spec *types.LaunchTemplateSpecification) error {
 	used, _, err := a.resolve(spec)
 	if err != nil {
 		return validation("You must use a valid fully-formed launch template. %s", asAPIError(err).Message)
 	}
 	spec.LaunchTemplateId, spec.LaunchTemplateName = used.LaunchTemplateId, used.LaunchTemplateName
+	spec.Version = aws.String(or(spec.Version, "$Default"))
 	return nil
 }
 

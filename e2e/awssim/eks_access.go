@@ -72,7 +72,7 @@ func (e *eksService) createAccessEntry(_ *call, in *eks.CreateAccessEntryInput) 
 	if kind == entryStandard {
 		x.Username, x.KubernetesGroups = aws.String(or(in.Username, principal)), in.KubernetesGroups
 	}
-	e.storeEntry(x)
+	e.storeEntry(&x)
 	return &eks.CreateAccessEntryOutput{AccessEntry: &x.AccessEntry}, nil
 }
 
@@ -84,11 +84,11 @@ func newEntry(cluster, principal, kind string) accessEntry {
 	return x
 }
 
-func (e *eksService) storeEntry(x accessEntry) {
+func (e *eksService) storeEntry(x *accessEntry) {
 	x.CreatedAt, x.ModifiedAt = aws.Time(e.s.now()), aws.Time(e.s.now())
 	role := lastSegment(aws.ToString(x.PrincipalArn))
 	x.AccessEntryArn = aws.String(e.arn("access-entry/" + aws.ToString(x.ClusterName) + "/role/" + accountID + "/" + role + "/" + e.s.uuid()))
-	e.entries.put(x.key(), x)
+	e.entries.put(x.key(), *x)
 	e.roleChanged(aws.ToString(x.ClusterName), aws.ToString(x.PrincipalArn))
 }
 
@@ -143,7 +143,7 @@ func (e *eksService) authorise(c types.Cluster, role string) {
 	x := newEntry(aws.ToString(c.Name), role, entryLinux)
 	if _, exists := e.entries.get(x.key()); mode != types.AuthenticationModeConfigMap && !exists {
 		x.ByEKS = true
-		e.storeEntry(x)
+		e.storeEntry(&x)
 	}
 }
 

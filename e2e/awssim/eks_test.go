@@ -577,3 +577,39 @@ func TestAddons(t *testing.T) {
 		t.Errorf("list: -want +got\n%s", diff)
 	}
 }
+
+func TestTagsOfEKSResources(t *testing.T) {
+	c := newClustered(t, types.AuthenticationModeApi)
+	c.nodegroup(t, "one", sizes{0, 2, 0}, func(in *eks.CreateNodegroupInput) { in.Tags = map[string]string{"old": "1"} })
+	made, err := c.eks.CreatePodIdentityAssociation(ctx, &eks.CreatePodIdentityAssociationInput{ClusterName: aws.String("harbor"), Namespace: aws.String("a"), ServiceAccount: aws.String("b"), RoleArn: roleARN("app"), Tags: map[string]string{"old": "1"}})
+	ok(t, err)
+	entry, err := c.eks.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: roleARN("app"), Tags: map[string]string{"old": "1"}})
+	ok(t, err)
+	for what, arn := range map[string]*string{"node group": c.ng(t, "one").NodegroupArn, "association": made.Association.AssociationArn, "access entry": entry.AccessEntry.AccessEntryArn} {
+		_, err := c.eks.TagResource(ctx, &eks.TagResourceInput{ResourceArn: arn, Tags: map[string]string{"new": "2"}})
+		ok(t, err)
+		_, err = c.eks.UntagResource(ctx, &eks.UntagResourceInput{ResourceArn: arn, TagKeys: []string{"old"}})
+		ok(t, err)
+		out, err := c.eks.ListTagsForResource(ctx, &eks.ListTagsForResourceInput{ResourceArn: arn})
+		ok(t, err)
+		if diff := cmp.Diff(map[string]string{"new": "2"}, out.Tags); diff != "" {
+			t.Errorf("%s: -want +got\n%s", what, diff)
+		}
+	}
+	_, err = c.eks.ListTagsForResource(ctx, &eks.ListTagsForResourceInput{ResourceArn: aws.String("arn:aws:eks:us-east-1:123456789012:cluster/none")})
+	wantCode(t, err, "NotFoundException", "a resource that does not exist")
+}
+
+func TestEKSReadsLag(t *testing.T) {
+	c := newClustered(t, types.AuthenticationModeApi)
+	do(c.Server, func() { c.settings.Lag = 5 * time.Second })
+	_, err := c.eks.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: roleARN("app")})
+	ok(t, err)
+	describe := func() error {
+		_, err := c.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: roleARN("app")})
+		return err
+	}
+	wantCode(t, describe(), "ResourceNotFoundException", "right after it was made")
+	c.Advance(5 * time.Second)
+	ok(t, describe())
+}
