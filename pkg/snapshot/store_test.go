@@ -189,53 +189,6 @@ func TestSaveAgain(t *testing.T) {
 	}
 }
 
-// crashing fails the nth create for good, as a process that ends there would.
-func crashing(t *testing.T, nth int) client.Client {
-	t.Helper()
-	created := 0
-	withWatch, err := client.NewWithWatch(cluster.Config, client.Options{})
-	if err != nil {
-		t.Fatalf("building a client: %v", err)
-	}
-	return interceptor.NewClient(withWatch, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
-			if created++; created >= nth {
-				return errors.New("crashed")
-			}
-			return c.Create(ctx, object, opts...)
-		},
-	})
-}
-
-func TestCrashBetweenGroupsAndIndex(t *testing.T) {
-	for nth := 1; nth <= 3; nth++ {
-		t.Run(fmt.Sprintf("AtCreate%d", nth), func(t *testing.T) {
-			ns := namespace(t)
-			if _, err := New(crashing(t, nth), cluster.Client, ns).Save(t.Context(), "prod", harbor(group("batch", 4), group("memory", 2))); err == nil {
-				t.Fatal("the Save was to crash")
-			}
-			store := New(cluster.Client, cluster.Client, ns)
-			if got, digest, err := store.Load(t.Context(), "prod"); got != nil || digest != "" || err != nil {
-				t.Fatalf("no index, no snapshot: got %v, %q, %v", got, digest, err)
-			}
-			// The world went on before the next try.
-			if _, err := store.Save(t.Context(), "prod", harbor(group("batch", 3), group("memory", 2))); err != nil {
-				t.Fatalf("Save after the crash: %v", err)
-			}
-			got, _, err := store.Load(t.Context(), "prod")
-			if err != nil {
-				t.Fatalf("Load: %v", err)
-			}
-			if g, _ := got.Group("batch"); g.Group.Desired != 3 {
-				t.Errorf("want the second Save's size 3, got %d", g.Group.Desired)
-			}
-			if all := secrets(t, ns); len(all) != 3 {
-				t.Errorf("want an index and two groups and no garbage, got %d Secrets", len(all))
-			}
-		})
-	}
-}
-
 func TestSweepLeavesOthersAlone(t *testing.T) {
 	ns := namespace(t)
 	store := New(cluster.Client, cluster.Client, ns)
@@ -479,5 +432,27 @@ func TestStoreRefusesWhatNoSecretHolds(t *testing.T) {
 	}
 	if _, err := store(groupKey, noise); err == nil || !strings.Contains(err.Error(), "split the node group") {
 		t.Errorf("want an error that says what to do, got %v", err)
+	}
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		err    error
+		want   []string
+	}{
+		"Missing":  {"which group, and where to get it from", &DigestError{Secret: "a/b", Group: "batch", Want: "0123456789abcdef"}, []string{"a/b", "batch", "missing", "backup"}},
+		"Replaced": {"both digests, short", &DigestError{Secret: "a/b", Group: "batch", Want: "0123456789abcdef", Got: "fedcba9876543210"}, []string{"has 0123456789ab;", "digest fedcba987654 "}},
+		"Format":   {"who can read it", &FormatError{Secret: "a/b", Reason: "its format is 99"}, []string{"a/b", "99", "run the castoff that wrote it"}},
+		"Exists":   {"which one counts", &ExistsError{Secret: "a/b", SHA256: "0123456789abcdef"}, []string{"a/b", "0123456789ab", "load that one"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, want := range tc.want {
+				if !strings.Contains(tc.err.Error(), want) {
+					t.Errorf("%s: %q is missing in %q", tc.reason, want, tc.err)
+				}
+			}
+		})
 	}
 }
