@@ -86,11 +86,11 @@ func (e *ec2Service) checkQuota(spec launchSpec, t instanceType) error {
 		return nil
 	}
 	used := t.vCPUs()
-	for _, i := range e.instances.truth().where(func(i *instance) bool { return i.live() && i.spot() == spec.Spot }) {
-		if other, ok := findInstanceType(string(i.InstanceType)); ok {
+	e.instances.truth().each(func(i *instance) {
+		if other, ok := findInstanceType(string(i.InstanceType)); ok && i.live() && i.spot() == spec.Spot {
 			used += other.vCPUs()
 		}
-	}
+	})
 	if float64(used) <= limit {
 		return nil
 	}

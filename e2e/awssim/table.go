@@ -152,6 +152,15 @@ func (v view[T]) where(match func(*T) bool) []T {
 	return list
 }
 
+// each visits the values at that moment without copying them: not to be changed nor kept.
+func (v view[T]) each(visit func(*T)) {
+	for _, k := range v.t.keys {
+		if p := v.at(k); p != nil {
+			visit(p)
+		}
+	}
+}
+
 func deepCopy[T any](v T) T {
 	out := reflect.New(reflect.TypeFor[T]()).Elem()
 	copyInto(out, reflect.ValueOf(&v).Elem())

@@ -39,15 +39,14 @@ func run(opsDir, out string) error {
 	if err != nil {
 		return fmt.Errorf("finding the SDK's EC2 module: %w", err)
 	}
-	g := &generator{functions: map[string]*ast.FuncDecl{}, visited: map[string]bool{}, names: map[string]wireName{}}
+	g := newGenerator()
 	for _, f := range []string{"serializers.go", "deserializers.go"} {
 		if err := g.parse(filepath.Join(strings.TrimSpace(string(sdk)), f)); err != nil {
 			return err
 		}
 	}
 	for _, op := range ops {
-		g.visit("awsEc2query_serializeOpDocument" + op + "Input")
-		g.visit("awsEc2query_deserializeOpDocument" + op + "Output")
+		g.visitOperation(op)
 	}
 	return g.write(out)
 }
@@ -79,6 +78,15 @@ type generator struct {
 	functions map[string]*ast.FuncDecl
 	visited   map[string]bool
 	names     map[string]wireName // "Type.Field"
+}
+
+func newGenerator() *generator {
+	return &generator{functions: map[string]*ast.FuncDecl{}, visited: map[string]bool{}, names: map[string]wireName{}}
+}
+
+func (g *generator) visitOperation(name string) {
+	g.visit("awsEc2query_serializeOpDocument" + name + "Input")
+	g.visit("awsEc2query_deserializeOpDocument" + name + "Output")
 }
 
 func (g *generator) parse(file string) error {
