@@ -121,7 +121,7 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 			Identity:     identity.New(iamAPI, eksAPI, ec2API, sts.NewFromConfig(cfg)),
 			Autoscalers:  autoscaler.New(w.Client, w.Live, w.Clock),
 			Provisioner: provisioner.New(w.Client, w.Live, w.Clock, provisioner.Options{
-				Namespace: w.EngineNamespace, CastoffNamespace: w.Namespace, CanaryImage: w.ManagerImage,
+				Namespace: w.EngineNamespace, CastoffNamespace: w.Namespace, CanaryImage: w.ManagerImage, CanaryArgs: []string{"pause"},
 			}),
 			Releases:  releases,
 			Drainer:   drain.New(w.Client, w.Live, w.Clock),

@@ -476,7 +476,10 @@ func (p provisionerPort) Observe(context.Context) (inventory.Engine, error) {
 	if p.w.rel {
 		e.Replicas, e.ReadyReplicas = 2, 2
 	}
-	e.Canaries = nil
+	e.Canaries, e.NodeClassHashes = nil, map[string]string{}
+	for _, c := range e.NodeClasses {
+		e.NodeClassHashes[c.Name] = "hash-of-" + c.Name
+	}
 	for pool, since := range p.w.started {
 		e.Canaries = append(e.Canaries, inventory.Canary{Pool: pool, NodePool: true, Pod: true, Node: true, PodRan: p.w.now.Sub(since) > 4*time.Second, Since: since})
 	}

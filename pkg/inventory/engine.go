@@ -29,8 +29,10 @@ type Engine struct {
 
 	NodePools   []karpv1.NodePool    `json:"nodePools,omitempty"`
 	NodeClasses []awsv1.EC2NodeClass `json:"nodeClasses,omitempty"`
-	NodeClaims  []NodeClaim          `json:"nodeClaims,omitempty"`
-	Canaries    []Canary             `json:"canaries,omitempty"`
+	// NodeClassHashes are digests of the EC2NodeClasses' specs as they are stored, by name: a canary proves one spec.
+	NodeClassHashes map[string]string `json:"nodeClassHashes,omitempty"`
+	NodeClaims      []NodeClaim       `json:"nodeClaims,omitempty"`
+	Canaries        []Canary          `json:"canaries,omitempty"`
 }
 
 // ReleaseState classifies the engine's Helm release.

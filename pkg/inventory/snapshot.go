@@ -12,13 +12,13 @@ const SnapshotFormat = 1
 // Snapshot is what is needed to go back: only what castoff touches. It is taken before the first write and never changed;
 // nodes that join later are added beside it.
 type Snapshot struct {
-	Format      int            `json:"format"`
-	Cluster     string         `json:"cluster"`
-	Taken       time.Time      `json:"taken"`
-	Migration   string         `json:"migration"` // UID
-	Home        string         `json:"home"`
-	Pools       []Pool `json:"pools"`
-	Autoscalers []Autoscaler   `json:"autoscalers,omitempty"`
+	Format      int          `json:"format"`
+	Cluster     string       `json:"cluster"`
+	Taken       time.Time    `json:"taken"`
+	Migration   string       `json:"migration"` // UID
+	Home        string       `json:"home"`
+	Pools       []Pool       `json:"pools"`
+	Autoscalers []Autoscaler `json:"autoscalers,omitempty"`
 	// PendingPods is how many pods no node had room for before castoff did anything.
 	PendingPods int `json:"pendingPods"`
 	// Groups are kept one Secret each; Digests name them in the index.

@@ -96,7 +96,7 @@ func installNodeClass(o *outcome, l look, p pool) {
 	switch {
 	case !ok || !sameTarget(&have, want):
 		o.act(EnsureNodeClass{NodeClass: want})
-	case have.Annotations[v1alpha1.AnnotationCanaryPassed] == targetHash(want):
+	case passedCanary(l, have):
 		if c, ok := canary(l, p.Name); ok && (c.NodePool || c.Pod || c.Node) {
 			o.wait("CanaryLeaving", "ec2nodeclass/"+want.Name, "The canary's node is going.")
 			o.act(EndCanary{Pool: p.Name})
@@ -116,7 +116,7 @@ func runCanary(o *outcome, l look, p pool, have awsv1.EC2NodeClass) {
 	c, ok := canary(l, p.Name)
 	switch {
 	case c.PodRan:
-		o.act(MarkCanaryPassed{Pool: p.Name, Hash: targetHash(&p.target.NodeClass)}, EndCanary{Pool: p.Name})
+		o.act(MarkCanaryPassed{Pool: p.Name, Hash: l.Engine.NodeClassHashes[have.Name]}, EndCanary{Pool: p.Name})
 	case !ok || !c.NodePool || !c.Pod:
 		o.act(StartCanary{Target: *p.target})
 	case !c.Since.IsZero() && l.now.Sub(c.Since) > canaryPatience:
@@ -124,6 +124,12 @@ func runCanary(o *outcome, l look, p pool, have awsv1.EC2NodeClass) {
 	default:
 		o.wait("CanaryRunning", object, "One node of this class is being tried. "+c.Message)
 	}
+}
+
+// passedCanary says that this very spec of the EC2NodeClass launched a node; one that was edited since is tried again.
+func passedCanary(l look, c awsv1.EC2NodeClass) bool {
+	hash := l.Engine.NodeClassHashes[c.Name]
+	return hash != "" && c.Annotations[v1alpha1.AnnotationCanaryPassed] == hash
 }
 
 func nodeClass(l look, name string) (awsv1.EC2NodeClass, bool) {

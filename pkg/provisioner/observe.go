@@ -61,7 +61,10 @@ func (c *Client) Observe(ctx context.Context) (inventory.Engine, error) {
 			return engine, wrap(err, "list", one.resource, "of the cluster")
 		}
 	}
-	engine.NodePools, engine.NodeClasses = pools.Items, classes.Items
+	engine.NodePools, engine.NodeClasses, engine.NodeClassHashes = pools.Items, classes.Items, map[string]string{}
+	for i := range classes.Items {
+		engine.NodeClassHashes[classes.Items[i].Name] = NodeClassHash(&classes.Items[i])
+	}
 	for i := range claims.Items {
 		engine.NodeClaims = append(engine.NodeClaims, readClaim(&claims.Items[i]))
 	}

@@ -99,7 +99,7 @@ func (d Document) normal() []string {
 			}
 		}
 		s.Condition = conditions
-		b, _ := json.Marshal(s) //nolint:errchkjson // strings only
+		b, _ := json.Marshal(s)
 		out = append(out, string(b))
 	}
 	slices.Sort(out)
