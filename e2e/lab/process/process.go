@@ -160,6 +160,7 @@ func (p *Process) signal(s syscall.Signal) {
 		return // its process id may belong to somebody else by now
 	default:
 	}
+	p.sample() // its last chance
 	if err := syscall.Kill(-p.PID(), s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		_ = p.cmd.Process.Signal(s)
 	}

@@ -140,6 +140,17 @@ func TestPeakRSSIsTheChildsOwn(t *testing.T) {
 	}
 }
 
+func TestPeakRSSOfAShortLife(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells")
+	}
+	g := NewWithT(t)
+	p, logFile := start(t, "sleep")
+	g.Eventually(func() string { return process.Tail(logFile, 1) }, "10s", "5ms").Should(Equal("sleeping"))
+	p.Kill()
+	g.Expect(p.PeakRSS()).To(BeNumerically(">", 0), "read before the signal at the latest")
+}
+
 func TestChildDiesWithItsParent(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux can tie a child's life to its parent's")
