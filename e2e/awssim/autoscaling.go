@@ -17,6 +17,8 @@ type autoscalingService struct {
 	groups map[string]*scalingGroup
 	order  []string // names in the order of creation
 	shown  *table[groupDetails]
+	// configurations are launch configurations, by name.
+	configurations *table[types.LaunchConfiguration]
 	// held, where set, is told of an instance that waits for a lifecycle hook. EKS completes the hooks of its node groups.
 	held func(*scalingGroup, *member)
 	// reconciled, where set, is told when a group has been looked at.
@@ -36,7 +38,7 @@ type groupDetails struct {
 }
 
 func newAutoscaling(s *Server) *autoscalingService {
-	a := &autoscalingService{s: s, groups: map[string]*scalingGroup{}, shown: newTable[groupDetails](s)}
+	a := &autoscalingService{s: s, groups: map[string]*scalingGroup{}, shown: newTable[groupDetails](s), configurations: newTable[types.LaunchConfiguration](s)}
 	on(s, "autoscaling.CreateAutoScalingGroup", a.createAutoScalingGroup)
 	on(s, "autoscaling.UpdateAutoScalingGroup", a.updateAutoScalingGroup)
 	on(s, "autoscaling.DeleteAutoScalingGroup", a.deleteAutoScalingGroup)
@@ -54,6 +56,7 @@ func newAutoscaling(s *Server) *autoscalingService {
 	on(s, "autoscaling.DeleteTags", a.deleteTags)
 	on(s, "autoscaling.DescribeTags", a.describeTags)
 	a.registerExtras()
+	a.registerLaunchConfigurations()
 	s.onState = append(s.onState, a.onState)
 	s.extensions.groups = a.sideGroups
 	s.unhealthy, s.atRisk = a.markUnhealthy, a.markAtRisk

@@ -71,13 +71,15 @@ func (a *autoscalingService) complement(spec *types.AutoScalingGroup) error {
 
 func (a *autoscalingService) complementTemplates(spec *types.AutoScalingGroup) error {
 	mixed := spec.MixedInstancesPolicy
+	if spec.LaunchConfigurationName != nil && spec.LaunchTemplate == nil && mixed == nil {
+		_, err := a.configuration(spec.LaunchConfigurationName)
+		return err
+	}
 	switch {
-	case spec.LaunchConfigurationName != nil:
-		return validation("The simulator has no launch configurations; use a launch template")
-	case spec.LaunchTemplate == nil && mixed == nil:
+	case spec.LaunchConfigurationName == nil && spec.LaunchTemplate == nil && mixed == nil:
 		return validation("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
-	case spec.LaunchTemplate != nil && mixed != nil:
-		return validation("Only one of LaunchTemplate and MixedInstancesPolicy may be given.")
+	case spec.LaunchConfigurationName != nil || spec.LaunchTemplate != nil && mixed != nil:
+		return validation("Only one of LaunchTemplate, LaunchConfigurationName and MixedInstancesPolicy may be given.")
 	case mixed == nil:
 		return a.complementTemplate(spec.LaunchTemplate)
 	case mixed.LaunchTemplate == nil || mixed.LaunchTemplate.LaunchTemplateSpecification == nil:
@@ -165,16 +167,12 @@ func updatedSpec(spec types.AutoScalingGroup, in *autoscaling.UpdateAutoScalingG
 	set(&spec.DesiredCapacityType, in.DesiredCapacityType)
 	set(&spec.InstanceMaintenancePolicy, in.InstanceMaintenancePolicy)
 	set(&spec.InstanceLifecyclePolicy, in.InstanceLifecyclePolicy)
-	set(&spec.LaunchConfigurationName, in.LaunchConfigurationName)
 	set(&spec.MaxInstanceLifetime, in.MaxInstanceLifetime)
 	if in.MaxInstanceLifetime != nil && *in.MaxInstanceLifetime == 0 {
 		spec.MaxInstanceLifetime = nil // 0 takes the limit away
 	}
-	if in.LaunchTemplate != nil {
-		spec.LaunchTemplate, spec.MixedInstancesPolicy = in.LaunchTemplate, nil
-	}
-	if in.MixedInstancesPolicy != nil {
-		spec.LaunchTemplate, spec.MixedInstancesPolicy = nil, in.MixedInstancesPolicy
+	if in.LaunchTemplate != nil || in.MixedInstancesPolicy != nil || in.LaunchConfigurationName != nil { // one takes the other's place
+		spec.LaunchTemplate, spec.MixedInstancesPolicy, spec.LaunchConfigurationName = in.LaunchTemplate, in.MixedInstancesPolicy, in.LaunchConfigurationName
 	}
 	if in.DeletionProtection != "" {
 		spec.DeletionProtection = in.DeletionProtection

@@ -74,7 +74,7 @@ func instanceDetails(group *string, i types.Instance) types.AutoScalingInstanceD
 	return types.AutoScalingInstanceDetails{
 		AutoScalingGroupName: group, InstanceId: i.InstanceId, InstanceType: i.InstanceType, AvailabilityZone: i.AvailabilityZone, ImageId: i.ImageId,
 		LifecycleState: aws.String(string(i.LifecycleState)), HealthStatus: aws.String(strings.ToUpper(aws.ToString(i.HealthStatus))),
-		ProtectedFromScaleIn: i.ProtectedFromScaleIn, LaunchTemplate: i.LaunchTemplate, WeightedCapacity: i.WeightedCapacity,
+		ProtectedFromScaleIn: i.ProtectedFromScaleIn, LaunchTemplate: i.LaunchTemplate, LaunchConfigurationName: i.LaunchConfigurationName, WeightedCapacity: i.WeightedCapacity,
 	}
 }
 

@@ -70,8 +70,8 @@ func (a *autoscalingService) scaleOut(g *scalingGroup) {
 		a.wake(g, wait)
 		return
 	}
-	for have := g.capacity(); have < g.sizes.desired; have = g.capacity() {
-		cause := fmt.Sprintf("an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d", have, have+1)
+	cause := fmt.Sprintf("an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d", g.capacity(), g.sizes.desired)
+	for g.capacity() < g.sizes.desired {
 		if _, err := a.launchNext(g, g.placements(a.menu()), cause); err != nil {
 			a.backOff(g)
 			return
@@ -113,7 +113,8 @@ func (a *autoscalingService) scaleIn(g *scalingGroup) {
 	if !g.runs(processTerminate) {
 		return
 	}
-	for have := g.capacity(); have > g.sizes.desired; have = g.capacity() {
+	cause := fmt.Sprintf("an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from %d to %d", g.capacity(), g.sizes.desired)
+	for g.capacity() > g.sizes.desired {
 		m, protected := g.victim()
 		if m == nil {
 			if protected {
@@ -122,7 +123,7 @@ func (a *autoscalingService) scaleIn(g *scalingGroup) {
 			}
 			return
 		}
-		a.terminate(g, m, fmt.Sprintf("an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from %d to %d", have, have-m.weight))
+		a.terminate(g, m, cause)
 	}
 }
 

@@ -667,3 +667,38 @@ func TestAZRebalanceWaitsForCapacity(t *testing.T) {
 		t.Errorf("once there is capacity: -want +got\n%s", diff)
 	}
 }
+
+func TestLaunchConfiguration(t *testing.T) {
+	s := newScaled(t)
+	put := func() error {
+		_, err := s.as.CreateLaunchConfiguration(ctx, &autoscaling.CreateLaunchConfigurationInput{LaunchConfigurationName: aws.String("old"), ImageId: aws.String("ami-1"), InstanceType: aws.String("c5.large"),
+			BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/xvda"), Ebs: &types.Ebs{VolumeSize: aws.Int32(50)}}}})
+		return err
+	}
+	ok(t, put())
+	wantCode(t, put(), "AlreadyExists", "names are unique")
+	s.create(t, 0, 4, 1, func(in *autoscaling.CreateAutoScalingGroupInput) {
+		in.LaunchTemplate, in.LaunchConfigurationName = nil, aws.String("old")
+	})
+	i := s.describe(t).Instances[0]
+	if aws.ToString(i.LaunchConfigurationName) != "old" || i.LaunchTemplate != nil || aws.ToString(i.InstanceType) != "c5.large" {
+		t.Errorf("instance is %+v, want one of the launch configuration", i)
+	}
+	out, err := s.as.DescribeLaunchConfigurations(ctx, &autoscaling.DescribeLaunchConfigurationsInput{LaunchConfigurationNames: []string{"old"}})
+	ok(t, err)
+	if x := out.LaunchConfigurations; len(x) != 1 || aws.ToInt32(x[0].BlockDeviceMappings[0].Ebs.VolumeSize) != 50 {
+		t.Errorf("launch configurations are %+v, want the one with its volume", x)
+	}
+	del := func() error {
+		_, err := s.as.DeleteLaunchConfiguration(ctx, &autoscaling.DeleteLaunchConfigurationInput{LaunchConfigurationName: aws.String("old")})
+		return err
+	}
+	wantCode(t, del(), "ResourceInUse", "a group uses it")
+	_, err = s.as.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("g"), LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: aws.String("lt-1")}})
+	ok(t, err)
+	if g := s.describe(t); g.LaunchConfigurationName != nil || g.LaunchTemplate == nil {
+		t.Errorf("the group shows %v and %v, want the template in the configuration's place", g.LaunchConfigurationName, g.LaunchTemplate)
+	}
+	ok(t, del())
+	wantCode(t, del(), "ValidationError", "deleted already")
+}

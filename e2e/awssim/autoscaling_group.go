@@ -63,6 +63,7 @@ type member struct {
 	extra                           bool // launched above desired, to replace one that still serves
 	atRisk                          bool // EC2 recommends to rebalance it away
 	template                        *types.LaunchTemplateSpecification
+	configuration                   *string // launch configuration, instead of a template
 	launched, inService             time.Time
 	waiting                         map[string]*wait // lifecycle hooks still to be completed
 	activity                        *types.Activity
@@ -167,7 +168,7 @@ func (m *member) view() types.Instance {
 	return types.Instance{
 		InstanceId: aws.String(m.id), InstanceType: aws.String(m.instanceType), AvailabilityZone: aws.String(m.zone),
 		ImageId: aws.String(m.imageID), LifecycleState: m.state, HealthStatus: aws.String(m.health()),
-		ProtectedFromScaleIn: aws.Bool(m.protected), LaunchTemplate: m.template, WeightedCapacity: m.weightShown(),
+		ProtectedFromScaleIn: aws.Bool(m.protected), LaunchTemplate: m.template, LaunchConfigurationName: m.configuration, WeightedCapacity: m.weightShown(),
 	}
 }
 

@@ -15,7 +15,7 @@ const launcherIdentity = "autoscaling"
 
 // launch starts an instance of the group in EC2.
 func (a *autoscalingService) launch(g *scalingGroup, p placement) (*member, error) {
-	used, data, err := a.resolve(p.template)
+	used, data, err := a.source(g, p)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,9 @@ func (a *autoscalingService) launch(g *scalingGroup, p placement) (*member, erro
 	spec := launchSpec{Template: data, InstanceType: p.instanceType, ImageID: p.imageID, Zone: p.zone, SubnetID: a.subnetIn(g, p.zone), Spot: spot,
 		Identity: launcherIdentity, By: launcherIdentity + " autoscaling.Launch"}
 	tags := g.propagated()
-	tags["aws:ec2launchtemplate:id"], tags["aws:ec2launchtemplate:version"] = aws.ToString(used.LaunchTemplateId), aws.ToString(used.Version)
+	if used != nil {
+		tags["aws:ec2launchtemplate:id"], tags["aws:ec2launchtemplate:version"] = aws.ToString(used.LaunchTemplateId), aws.ToString(used.Version)
+	}
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		spec.Tags = append(spec.Tags, ec2types.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
 	}
@@ -34,8 +36,17 @@ func (a *autoscalingService) launch(g *scalingGroup, p placement) (*member, erro
 	}
 	return &member{
 		id: i.id(), instanceType: string(i.InstanceType), zone: i.zone(), imageID: aws.ToString(i.ImageId), weight: p.weight, weighted: g.weighted(),
-		spot: spot, state: types.LifecycleStatePending, template: used, launched: a.now(),
+		spot: spot, state: types.LifecycleStatePending, template: used, configuration: g.spec.LaunchConfigurationName, launched: a.now(),
 	}, nil
+}
+
+// source is what a placement launches from: a launch template, or the group's launch configuration.
+func (a *autoscalingService) source(g *scalingGroup, p placement) (*types.LaunchTemplateSpecification, ec2types.ResponseLaunchTemplateData, error) {
+	if g.spec.LaunchConfigurationName != nil {
+		data, err := a.configuration(g.spec.LaunchConfigurationName)
+		return nil, data, err
+	}
+	return a.resolve(p.template)
 }
 
 // subnetIn is the group's subnet in a zone, empty when it has only zones.

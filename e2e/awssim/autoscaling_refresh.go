@@ -8,10 +8,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// refresh is an instance refresh: view is what is shown, left are the instances still to be replaced.
+// refresh is an instance refresh: view is what is shown, left are the instances still to be replaced, of total.
 type refresh struct {
-	view        types.InstanceRefresh
-	total, left []string
+	view  types.InstanceRefresh
+	left  []string
+	total int
 }
 
 func (r *refresh) active() bool {
@@ -55,7 +56,7 @@ func (a *autoscalingService) advanceRefresh(g *scalingGroup) {
 		a.terminate(g, m, "an instance was taken out of service in response to an instance refresh")
 		a.wake(g, 0)
 	}
-	r.progress(g)
+	r.progress()
 	if len(r.left) == 0 && g.settled() {
 		a.endRefresh(r, types.InstanceRefreshStatusSuccessful)
 	}
@@ -97,13 +98,12 @@ func (g *scalingGroup) nextToRefresh(r *refresh) *member {
 	return nil
 }
 
-// progress counts an instance as done when it has left and something serves in its place.
-func (r *refresh) progress(g *scalingGroup) {
+// progress shows how far it is; an instance counts as done when its replacement has begun.
+func (r *refresh) progress() {
 	left := len(r.left)
-	r.view.InstancesToUpdate = aws.Int32(int32(left))
-	r.view.PercentageComplete = aws.Int32(100)
-	if len(r.total) > 0 {
-		r.view.PercentageComplete = aws.Int32(int32(100 * (len(r.total) - left) / len(r.total)))
+	r.view.InstancesToUpdate, r.view.PercentageComplete = aws.Int32(int32(left)), aws.Int32(100)
+	if r.total > 0 {
+		r.view.PercentageComplete = aws.Int32(int32(100 * (r.total - left) / r.total))
 	}
 }
 
@@ -138,14 +138,14 @@ func (a *autoscalingService) beginRefresh(g *scalingGroup, prefs *types.RefreshP
 		AutoScalingGroupName: g.spec.AutoScalingGroupName, InstanceRefreshId: aws.String(a.uuid()), Status: types.InstanceRefreshStatusPending,
 		StartTime: aws.Time(a.now()), PercentageComplete: aws.Int32(0), Preferences: prefs, Strategy: types.RefreshStrategyRolling,
 	}}
-	want, _, _ := a.resolve(g.template())
+	want, _, _ := a.resolve(g.template()) // nil when it is gone: nothing matches
 	for _, m := range g.members {
 		skip := prefs != nil && or(prefs.SkipMatching, false) && sameTemplate(m, want)
 		if m.counted() && !skip {
 			r.left = append(r.left, m.id)
 		}
 	}
-	r.total = slices.Clone(r.left)
+	r.total = len(r.left)
 	g.refreshes = append([]*refresh{r}, g.refreshes...)
 	return r
 }

@@ -24,6 +24,15 @@ const (
 )
 
 // eksService simulates Amazon EKS: clusters, managed node groups, access entries, pod identity associations, add-ons.
+//
+// EKS drains the nodes that it ends itself, which is not simulated: such an instance stays in Terminating:Wait, and the
+// time runs out as it does on AWS for pods that cannot be evicted. Whoever plays EKS's part in the cluster evicts the
+// pods and completes the lifecycle action "Terminate-LC-Hook" of the group, by the API. An instance that somebody ended
+// by name goes at once, as one that was drained before.
+//
+// A cluster in CONFIG_MAP or API_AND_CONFIG_MAP mode also lets in the roles of its aws-auth ConfigMap. The simulator
+// knows the rows that EKS writes for node groups; the node bridge must look in the ConfigMap for those of others.
+//
 // The keys of all tables but clusters begin with the cluster's name and a slash.
 type eksService struct {
 	s            *Server
