@@ -42,7 +42,8 @@ func readStatements(c inventory.Cluster) []awsapi.Statement {
 	}
 }
 
-// groupStatements are changes of Auto Scaling groups that carry one of the cluster's tags.
+// groupStatements are changes of Auto Scaling groups that carry one of the cluster's tags. EKS tags those of managed
+// node groups; a group that Cluster Autoscaler knows by --nodes alone may need one of the tags first.
 func groupStatements(c inventory.Cluster) []awsapi.Statement {
 	writes := allow([]string{
 		"autoscaling:BatchDeleteScheduledAction", "autoscaling:PutScalingPolicy", "autoscaling:SuspendProcesses",

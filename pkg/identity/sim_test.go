@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"errors"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -172,21 +174,54 @@ func TestExtraNodePolicies(t *testing.T) {
 	}
 }
 
-// A crash after any step leaves something that the next call completes, and so does a reply that was lost.
-func TestEnsureGoesOnAfterACrash(t *testing.T) {
-	for _, operation := range []string{"CreateRole", "AttachRolePolicy", "PutRolePolicy", "CreatePodIdentityAssociation", "CreateAccessEntry"} {
-		for _, after := range []bool{false, true} {
-			t.Run(operation+map[bool]string{true: " with a lost reply", false: ""}[after], func(t *testing.T) {
-				l := newLab(t)
-				l.fault(t, simapi.Fault{Operation: operation, Code: "InternalFailure", Status: 500, After: after, Times: 1})
-				if err := l.port.Ensure(t.Context(), harbor, nil); err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
-					t.Fatalf("error is %v, want one to retry", err)
-				}
-				check(t, l.port.Ensure(t.Context(), harbor, nil))
-				if got := l.observe(t); !got.Ready {
-					t.Errorf("after the second call: %+v", got)
-				}
-			})
+// cutOff is a network that fails once: the n-th request does not get there, or its reply does not come back.
+type cutOff struct {
+	n     int
+	after bool
+	count int
+}
+
+func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.count++
+	if c.count != c.n {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	if c.after {
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := resp.Body.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("the connection was cut")
+}
+
+// Whichever request is the last before a crash, made or not, the next call completes what it left.
+func TestEnsureGoesOnFromEveryCrash(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		n := 1
+		for ; ; n++ {
+			l := newLab(t)
+			network := &cutOff{n: n, after: after}
+			cfg := l.cfg
+			cfg.HTTPClient = &http.Client{Transport: network}
+			err := portAs(cfg).Ensure(t.Context(), harbor, nil)
+			if network.count < n {
+				check(t, err)
+				break
+			}
+			if err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
+				t.Fatalf("request %d cut off (after: %v): error is %v, want one to retry", n, after, err)
+			}
+			check(t, l.port.Ensure(t.Context(), harbor, nil))
+			if got := l.observe(t); !got.Ready {
+				t.Errorf("request %d cut off (after: %v): the next call leaves %+v", n, after, got)
+			}
+		}
+		if n < 15 {
+			t.Errorf("Ensure made %d requests; too few to prove anything", n-1)
 		}
 	}
 }

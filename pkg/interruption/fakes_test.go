@@ -22,7 +22,7 @@ type fakeSQS struct {
 	gone       bool // the queue disappears between two calls
 }
 
-func (f fakeSQS) GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
+func (f fakeSQS) GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
 	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String("https://queue")}, nil
 }
 

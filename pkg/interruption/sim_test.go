@@ -2,6 +2,8 @@ package interruption
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -31,6 +33,7 @@ const queueOfHarbor = "arn:aws:sqs:us-east-1:123456789012:harbor"
 type lab struct {
 	sim    *awssim.Server
 	door   *simapi.Client
+	cfg    aws.Config
 	sqs    *sqs.Client
 	events *eventbridge.Client
 	port   *Client
@@ -46,7 +49,7 @@ func newLab(t *testing.T) *lab {
 		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), Credentials: credentials.NewStaticCredentialsProvider("castoff", "secret", ""),
 		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
 	}
-	l := &lab{sim: sim, door: simapi.NewClient(server.URL), sqs: sqs.NewFromConfig(cfg), events: eventbridge.NewFromConfig(cfg)}
+	l := &lab{sim: sim, door: simapi.NewClient(server.URL), cfg: cfg, sqs: sqs.NewFromConfig(cfg), events: eventbridge.NewFromConfig(cfg)}
 	l.port = New(l.sqs, l.events)
 	return l
 }
@@ -201,29 +204,54 @@ func TestEventsArrive(t *testing.T) {
 	}
 }
 
-// A crash after any number of steps leaves something that the next call completes.
-func TestEnsureGoesOnAfterACrash(t *testing.T) {
-	for name, fault := range map[string]simapi.Fault{
-		"queue not made":           {Operation: "CreateQueue", Code: "InternalFailure", Status: 500},
-		"queue made, reply lost":   {Operation: "CreateQueue", Code: "InternalFailure", Status: 500, After: true},
-		"third rule not made":      {Operation: "PutRule", Contains: "rebalance", Code: "InternalFailure", Status: 500},
-		"third rule, reply lost":   {Operation: "PutRule", Contains: "rebalance", Code: "InternalFailure", Status: 500, After: true},
-		"fourth target not made":   {Operation: "PutTargets", Contains: "state", Code: "InternalFailure", Status: 500},
-		"fourth target reply lost": {Operation: "PutTargets", Contains: "state", Code: "InternalFailure", Status: 500, After: true},
-	} {
-		t.Run(name, func(t *testing.T) {
+// cutOff is a network that fails once: the n-th request does not get there, or its reply does not come back.
+type cutOff struct {
+	n     int
+	after bool
+	count int
+}
+
+func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.count++
+	if c.count != c.n {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	if c.after {
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := resp.Body.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("the connection was cut")
+}
+
+// Whichever request is the last before a crash, made or not, the next call completes what it left.
+func TestEnsureGoesOnFromEveryCrash(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		n := 1
+		for ; ; n++ {
 			l := newLab(t)
-			fault.Times = 1
-			_, err := l.door.AddFault(t.Context(), fault)
-			check(t, err)
-			if err := l.port.Ensure(t.Context(), harbor); err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
-				t.Fatalf("error is %v, want one to retry", err)
+			network := &cutOff{n: n, after: after}
+			l.cfg.HTTPClient = &http.Client{Transport: network}
+			err := New(sqs.NewFromConfig(l.cfg), eventbridge.NewFromConfig(l.cfg)).Ensure(t.Context(), harbor)
+			if network.count < n {
+				check(t, err)
+				break
+			}
+			if err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
+				t.Fatalf("request %d cut off (after: %v): error is %v, want one to retry", n, after, err)
 			}
 			check(t, l.port.Ensure(t.Context(), harbor))
 			if got := l.observe(t); !got.Ready {
-				t.Errorf("after the second call: %+v", got)
+				t.Errorf("request %d cut off (after: %v): the next call leaves %+v", n, after, got)
 			}
-		})
+		}
+		if n < 15 {
+			t.Errorf("Ensure made %d requests; too few to prove anything", n-1)
+		}
 	}
 }
 

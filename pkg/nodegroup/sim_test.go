@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/castoff-sh/castoff/e2e/awssim"
@@ -379,6 +381,32 @@ func TestListFindsGroupsByTagAndByName(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a-discovered", "b-owned", "named", "system"}, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// Looks may run side by side: the caches are shared.
+func TestLooksSideBySide(t *testing.T) {
+	l := newLab(t)
+	l.group(t, "memory", nil)
+	l.nodegroup(t, "system", nil)
+	want := l.list(t)
+	var looks errgroup.Group
+	for range 8 {
+		looks.Go(func() error {
+			groups, err := l.port.List(t.Context())
+			if err != nil {
+				return err
+			}
+			for _, g := range groups {
+				if diff := cmp.Diff(want[g.Name], g); diff != "" {
+					return fmt.Errorf("%s: -want +got\n%s", g.Name, diff)
+				}
+			}
+			return nil
+		})
+	}
+	if err := looks.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
