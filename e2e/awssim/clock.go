@@ -46,6 +46,14 @@ func (c *clock) stop(t *timer) {
 	}
 }
 
+// clear takes every timer back.
+func (c *clock) clear() {
+	for _, t := range c.timers {
+		t.index = -1
+	}
+	c.timers = nil
+}
+
 // catchUp moves now to the present and fires what became due on the way.
 func (c *clock) catchUp() {
 	target := c.base().Add(c.offset)

@@ -66,3 +66,30 @@ func TestRunFiresTimersByItself(t *testing.T) {
 	stop()
 	g.Eventually(ended).Should(BeClosed(), "Run must end with its context")
 }
+
+func TestATimerThatPanicsLeavesTheLockFree(t *testing.T) {
+	s, _ := newTestServer(t, Options{})
+	do(s, func() { s.after(time.Second, func() { panic("a bug") }) })
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic must be seen")
+			}
+		}()
+		s.clock.offset = time.Second
+		s.lock()
+	}()
+	if !s.mu.TryLock() {
+		t.Fatal("the lock is still held")
+	}
+	s.mu.Unlock()
+}
+
+func TestAResetTakesTimersBack(t *testing.T) {
+	s, _ := newTestServer(t, Options{})
+	var pending *timer
+	do(s, func() { pending = s.after(time.Second, func() { t.Error("a timer of the old world fired") }) })
+	do(s, s.reset)
+	do(s, func() { s.clock.stop(pending) })
+	s.Advance(time.Minute)
+}

@@ -29,6 +29,10 @@ func (e *ec2Service) registerTemplates() {
 const maxUserData = 21848
 
 func (e *ec2Service) createLaunchTemplate(c *call, in *ec2.CreateLaunchTemplateInput) (*ec2.CreateLaunchTemplateOutput, error) {
+	return once(e, c, in.ClientToken, func() (*ec2.CreateLaunchTemplateOutput, error) { return e.newLaunchTemplate(c, in) })
+}
+
+func (e *ec2Service) newLaunchTemplate(c *call, in *ec2.CreateLaunchTemplateInput) (*ec2.CreateLaunchTemplateOutput, error) {
 	name := aws.ToString(in.LaunchTemplateName)
 	if _, err := e.findTemplate("", name); err == nil {
 		return nil, errorf("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
@@ -62,6 +66,10 @@ func (t *launchTemplate) addVersion(c *call, description *string, data types.Res
 }
 
 func (e *ec2Service) createLaunchTemplateVersion(c *call, in *ec2.CreateLaunchTemplateVersionInput) (*ec2.CreateLaunchTemplateVersionOutput, error) {
+	return once(e, c, in.ClientToken, func() (*ec2.CreateLaunchTemplateVersionOutput, error) { return e.newLaunchTemplateVersion(c, in) })
+}
+
+func (e *ec2Service) newLaunchTemplateVersion(c *call, in *ec2.CreateLaunchTemplateVersionInput) (*ec2.CreateLaunchTemplateVersionOutput, error) {
 	t, err := e.findTemplate(aws.ToString(in.LaunchTemplateId), aws.ToString(in.LaunchTemplateName))
 	if err != nil {
 		return nil, err

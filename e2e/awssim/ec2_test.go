@@ -281,6 +281,21 @@ func TestLaunchTemplates(t *testing.T) {
 	wantCode(t, err, "InvalidLaunchTemplateName.NotFoundException", "deleted before")
 }
 
+func TestLaunchTemplateTokens(t *testing.T) {
+	l := newLab(t, Options{})
+	in := &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String("nodes"), LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "m5.large"}, ClientToken: aws.String("t")}
+	version := &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateName: aws.String("nodes"), LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "m5.large"}, ClientToken: aws.String("t")}
+	for range 2 {
+		_, err := l.ec2.CreateLaunchTemplate(ctx, in)
+		ok(t, err)
+		out, err := l.ec2.CreateLaunchTemplateVersion(ctx, version)
+		ok(t, err)
+		if *out.LaunchTemplateVersion.VersionNumber != 2 {
+			t.Errorf("a repeated token makes version %d", *out.LaunchTemplateVersion.VersionNumber)
+		}
+	}
+}
+
 func TestLaunchTemplateReachesTheInstance(t *testing.T) {
 	l := newLab(t, Options{})
 	_, err := l.iam.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("profile"), Path: aws.String("/karpenter/")})

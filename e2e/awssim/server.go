@@ -77,15 +77,22 @@ func (s *Server) newWorld(c *clock) world {
 
 // reset forgets everything but the time.
 func (s *Server) reset() {
-	s.clock.timers = nil
+	s.clock.clear()
 	s.world = s.newWorld(s.clock)
 	s.setUp()
 	s.dirty = true
 }
 
-// lock takes the world and brings it up to the present.
+// lock takes the world and brings it up to the present. A timer that panics is a bug: it must be seen, and not leave
+// everybody else waiting.
 func (s *Server) lock() {
 	s.mu.Lock()
+	defer func() {
+		if p := recover(); p != nil {
+			s.mu.Unlock()
+			panic(p)
+		}
+	}()
 	s.clock.catchUp()
 }
 

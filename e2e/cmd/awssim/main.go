@@ -21,14 +21,18 @@ import (
 const stopGrace = 2 * time.Second
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "awssim:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+// run serves until the context ends, and first writes the address to out.
+func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("awssim", flag.ContinueOnError)
+	flags.SetOutput(out)
 	settings := awssim.DefaultSettings
 	listen := flags.String("listen", "127.0.0.1:4566", "`address` to serve AWS and the side door on; port 0 takes a free one")
 	callLog := flags.String("call-log", "", "`file` that gets every AWS request as a JSON line")
@@ -52,18 +56,18 @@ func run(args []string) error {
 		defer func() { _ = f.Close() }()
 		calls = f
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return serve(ctx, *listen, awssim.New(awssim.Options{Region: *region, Settings: settings, CallLog: calls}))
+	return serve(ctx, *listen, out, awssim.New(awssim.Options{Region: *region, Settings: settings, CallLog: calls}))
 }
 
-// serve runs the simulator until the context ends.
-func serve(ctx context.Context, address string, sim *awssim.Server) error {
+// serve runs the simulator on the address.
+func serve(ctx context.Context, address string, out io.Writer, sim *awssim.Server) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	fmt.Printf("http://%s\n", listener.Addr())
+	if _, err := fmt.Fprintf(out, "http://%s\n", listener.Addr()); err != nil {
+		return fmt.Errorf("telling the address: %w", err)
+	}
 	// Requests end with the context, so that neither long polls nor event streams hold the stop up.
 	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	go sim.Run(ctx)
