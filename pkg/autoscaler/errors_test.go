@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -116,3 +120,40 @@ func TestRightsThatTheChartLimits(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// TestFindAll has a cache's habit: it lists in any order.
+func TestFindAll(t *testing.T) {
+	objects := []client.Object{
+		deployment("team-a", "scaler", "mirror.example.com/cluster-autoscaler:1", args("--leader-elect=false", "--namespace=team-a")),
+		deployment("kube-system", "cluster-autoscaler", image, args("--nodes=1:9:general")),
+		deployment("kube-system", "metrics-server", "registry.k8s.io/metrics-server/metrics-server:v1"),
+		deployment("kube-system", "ca-memory", "example.com/ca:1", command("./cluster-autoscaler"), args("--nodes=1:9:memory", "--leader-elect-resource-name=memory")),
+	}
+	c := fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, l, opts...)
+			if d, ok := l.(*appsv1.DeploymentList); ok {
+				slices.Reverse(d.Items)
+			}
+			return err
+		},
+	}).Build()
+	found, err := New(c, c, clock).Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []inventory.Autoscaler{
+		{Deployment: types.NamespacedName{Namespace: "kube-system", Name: "ca-memory"}, Image: "example.com/ca:1", Replicas: 2, LeaderElect: true,
+			Args: []string{"./cluster-autoscaler", "--nodes=1:9:memory", "--leader-elect-resource-name=memory"}, Static: []string{"memory"},
+			Lease: types.NamespacedName{Namespace: "kube-system", Name: "memory"}},
+		{Deployment: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}, Image: image, Replicas: 2, LeaderElect: true,
+			Args: []string{"--nodes=1:9:general"}, Static: []string{"general"},
+			Lease: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}},
+		{Deployment: types.NamespacedName{Namespace: "team-a", Name: "scaler"}, Image: "mirror.example.com/cluster-autoscaler:1", Replicas: 2,
+			Args:  []string{"--leader-elect=false", "--namespace=team-a"},
+			Lease: types.NamespacedName{Namespace: "team-a", Name: "cluster-autoscaler"}},
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,7 +31,8 @@ func New(c client.Client, live client.Reader, clock func() time.Time) *Client {
 	return &Client{client: c, live: live, clock: clock}
 }
 
-// Find lists every Deployment that runs Cluster Autoscaler, in whatever namespace and under whatever name, stopped ones too.
+// Find lists every Deployment that runs Cluster Autoscaler, in whatever namespace and under whatever name, stopped ones too,
+// by namespace and name.
 func (c *Client) Find(ctx context.Context) ([]inventory.Autoscaler, error) {
 	list := new(appsv1.DeploymentList)
 	if err := c.client.List(ctx, list); err != nil {
@@ -48,6 +50,10 @@ func (c *Client) Find(ctx context.Context) ([]inventory.Autoscaler, error) {
 		}
 		found = append(found, one)
 	}
+	// A cache lists in any order, and what is shown must not change by itself.
+	slices.SortFunc(found, func(a, b inventory.Autoscaler) int {
+		return strings.Compare(a.Deployment.String(), b.Deployment.String())
+	})
 	return found, nil
 }
 

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisrup
 			return nil, wrap(err, "list", "poddisruptionbudgets", "of namespace "+pod.Namespace)
 		}
 		all = list.Items
+		// A cache lists in any order, and what is shown must not change by itself.
+		slices.SortFunc(all, func(a, b policyv1.PodDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
 		b.listed[pod.Namespace] = all
 	}
 	var matching []policyv1.PodDisruptionBudget

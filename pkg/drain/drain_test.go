@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -515,7 +516,14 @@ func TestBudgetsOfAPod(t *testing.T) {
 	}
 	elsewhere := budget("elsewhere", 1)
 	elsewhere.Namespace = "other"
-	c := faked(interceptor.Funcs{},
+	anyOrder := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, l, opts...)
+		if list, ok := l.(*policyv1.PodDisruptionBudgetList); ok {
+			slices.Reverse(list.Items)
+		}
+		return err
+	}}
+	c := faked(anyOrder,
 		elsewhere,
 		selecting("everything", &metav1.LabelSelector{}),
 		selecting("nothing", nil),

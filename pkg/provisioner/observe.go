@@ -61,6 +61,10 @@ func (c *Client) Observe(ctx context.Context) (inventory.Engine, error) {
 			return engine, wrap(err, "list", one.resource, "of the cluster")
 		}
 	}
+	// A cache lists in any order, and what is shown must not change by itself.
+	slices.SortFunc(pools.Items, func(a, b karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(classes.Items, func(a, b awsv1.EC2NodeClass) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(claims.Items, func(a, b karpv1.NodeClaim) int { return cmp.Compare(a.Name, b.Name) })
 	engine.NodePools, engine.NodeClasses, engine.NodeClassHashes = pools.Items, classes.Items, map[string]string{}
 	for i := range classes.Items {
 		engine.NodeClassHashes[classes.Items[i].Name] = NodeClassHash(&classes.Items[i])

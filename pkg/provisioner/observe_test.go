@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func TestKarpenterComes(t *testing.T) {
 	bare := startBare(t)
 	c := with(bare.Client, "kube-system")
 	got, err := c.Observe(t.Context())
-	if diff := cmp.Diff(inventory.Engine{}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(inventory.Engine{}, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Fatalf("no definitions, no objects: %v, -want +got:\n%s", err, diff)
 	}
 	if err := c.EndCanary(t.Context(), "general"); err != nil {
@@ -132,7 +133,7 @@ func TestKarpenterComesToACachedClient(t *testing.T) {
 	}
 	c := New(cached, bare.Client, clock, Options{CastoffNamespace: "default"})
 	got, err := c.Observe(t.Context())
-	if diff := cmp.Diff(inventory.Engine{}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(inventory.Engine{}, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Fatalf("no definitions, no objects: %v, -want +got:\n%s", err, diff)
 	}
 	if err := bare.Install(awsapis.CRDs...); err != nil {
@@ -176,6 +177,37 @@ func TestObserveKarpentersObjects(t *testing.T) {
 	}
 	if got.NodeClaims[0].Created.IsZero() || len(got.NodePools) != 1 || len(got.NodeClasses) != 1 || got.Canaries != nil {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestObserveInOrder has a cache's habit: it lists in any order.
+func TestObserveInOrder(t *testing.T) {
+	c := fake.NewClientBuilder().WithObjects(nodePool("a"), nodePool("b"), nodeClass("a"), nodeClass("b"), nodeClaim("a", "a"), nodeClaim("b", "a")).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				err := c.List(ctx, l, opts...)
+				switch l := l.(type) {
+				case *karpv1.NodePoolList:
+					slices.Reverse(l.Items)
+				case *awsv1.EC2NodeClassList:
+					slices.Reverse(l.Items)
+				case *karpv1.NodeClaimList:
+					slices.Reverse(l.Items)
+				}
+				return err
+			},
+		}).Build()
+	got, err := with(c, "kube-system").Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := []string{got.NodePools[0].Name, got.NodePools[1].Name, got.NodeClasses[0].Name, got.NodeClasses[1].Name, got.NodeClaims[0].Name, got.NodeClaims[1].Name}
+	if diff := cmp.Diff([]string{"a", "b", "a", "b", "a", "b"}, order); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	hashes := map[string]string{"a": NodeClassHash(nodeClass("a")), "b": NodeClassHash(nodeClass("b"))}
+	if diff := cmp.Diff(hashes, got.NodeClassHashes); diff != "" {
+		t.Errorf("hashes: -want +got:\n%s", diff)
 	}
 }
 
