@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -278,6 +279,18 @@ func TestEvictionIsRefusedBeforeBegin(t *testing.T) {
 	}
 	if evicted := s.terminating(); len(evicted) != 0 {
 		t.Errorf("evicted all the same: %v", evicted)
+	}
+}
+
+// TestMorePodsThanAPage: the instance of a node that is listed by half would end under the other half.
+func TestMorePodsThanAPage(t *testing.T) {
+	s := newShop(t)
+	for i := range pageSize + 3 {
+		s.run(fmt.Sprintf("web-%03d", i))
+	}
+	got, err := New(cluster.Client, cluster.Client, clock).State(t.Context(), s.node)
+	if err != nil || got.Evictable != pageSize+3 {
+		t.Errorf("want all %d pods, got %d, %v", pageSize+3, got.Evictable, err)
 	}
 }
 

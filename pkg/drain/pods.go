@@ -27,9 +27,9 @@ const (
 // time: a cache of all pods would not fit.
 func (d *Drainer) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var evictable []corev1.Pod
-	page := new(corev1.PodList)
-	for {
-		err := d.live.List(ctx, page, client.MatchingFields{nodeNameField: node}, client.Limit(pageSize), client.Continue(page.Continue))
+	for token := ""; ; {
+		page := new(corev1.PodList) // a new one: what the last page has no value for would keep that of the page before
+		err := d.live.List(ctx, page, client.MatchingFields{nodeNameField: node}, client.Limit(pageSize), client.Continue(token))
 		if err != nil {
 			return nil, wrap(err, "list", "pods", "of node "+node)
 		}
@@ -38,7 +38,7 @@ func (d *Drainer) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
 				evictable = append(evictable, pod)
 			}
 		}
-		if page.Continue == "" {
+		if token = page.Continue; token == "" {
 			break
 		}
 	}
