@@ -23,6 +23,9 @@ const (
 	drainTimeout       = 15 * time.Minute
 	deleteDrainTimeout = 5 * time.Minute
 
+	// createTimeout is how long EKS waits for the instances of a new group.
+	createTimeout = 25 * time.Minute
+
 	launchHook    = "Launch-LC-Hook"
 	terminateHook = "Terminate-LC-Hook"
 )

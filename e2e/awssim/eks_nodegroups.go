@@ -111,7 +111,18 @@ func (e *eksService) createNodegroup(c *call, in *eks.CreateNodegroupInput) (*ek
 	}
 	e.authorise(cluster, aws.ToString(in.NodeRole))
 	e.nodeGroups.put(n.key(), n)
+	e.s.after(createTimeout, func() { e.giveUp(n) })
 	return &eks.CreateNodegroupOutput{Nodegroup: &n.Nodegroup}, nil
+}
+
+// giveUp fails a node group whose instances did not come, but keeps it.
+func (e *eksService) giveUp(n nodeGroup) {
+	e.nodeGroups.update(n.key(), func(now *nodeGroup) {
+		if now.Group == n.Group && now.Status == types.NodegroupStatusCreating {
+			now.Status = types.NodegroupStatusCreateFailed
+			now.Health.Issues = []types.Issue{{Code: types.NodegroupIssueCodeAsgInstanceLaunchFailures, ResourceIds: []string{n.Group}, Message: aws.String("Instances failed to launch; see the scaling activities of the group")}}
+		}
+	})
 }
 
 func newNodeGroup(in *eks.CreateNodegroupInput, cluster types.Cluster) nodeGroup {

@@ -613,3 +613,16 @@ func TestEKSReadsLag(t *testing.T) {
 	c.Advance(5 * time.Second)
 	ok(t, describe())
 }
+
+func TestNodegroupWithoutCapacityFails(t *testing.T) {
+	c := newClustered(t, types.AuthenticationModeApi)
+	do(c.Server, func() { c.faults.add(simapi.Fault{Code: "InsufficientInstanceCapacity", InstanceType: "m5.large"}) })
+	c.nodegroup(t, "one", sizes{1, 2, 1}, func(in *eks.CreateNodegroupInput) { in.InstanceTypes = []string{"m5.large"} })
+	if n := c.ng(t, "one"); n.Status != types.NodegroupStatusCreating {
+		t.Errorf("node group is %s without an instance, want CREATING", n.Status)
+	}
+	c.Advance(25 * time.Minute)
+	if n := c.ng(t, "one"); n.Status != types.NodegroupStatusCreateFailed || n.Health.Issues[0].Code != types.NodegroupIssueCodeAsgInstanceLaunchFailures {
+		t.Errorf("node group is %s with %+v, want CREATE_FAILED for its launches", n.Status, n.Health)
+	}
+}
