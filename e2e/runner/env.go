@@ -46,6 +46,8 @@ func (c *container) environment(ctx context.Context, ports portPair) (environmen
 		"PATH":   os.Getenv("PATH"),
 		"HOME":   w.dir,
 		"TMPDIR": filepath.Join(w.dir, "tmp"),
+		// As in a container. The system's own host name is the machine's here, the same for all pods.
+		"HOSTNAME": w.pod.Name,
 	}
 	own := environment{}
 	if err := c.addFrom(ctx, own); err != nil {

@@ -67,7 +67,7 @@ func TestEnvironment(t *testing.T) {
 			want: map[string]string{
 				"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": "http://127.0.0.1:4566", "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:4566",
 				"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:4566/v1/credentials", "AWS_EC2_METADATA_DISABLED": "true",
-				"METRICS_PORT": "1", "HEALTH_PROBE_PORT": "2", "GOCOVERDIR": "/cover",
+				"METRICS_PORT": "1", "HEALTH_PROBE_PORT": "2", "GOCOVERDIR": "/cover", "HOSTNAME": "castoff-0",
 			},
 			wantNone: []string{"KUBERNETES_SERVICE_HOST", "USER"},
 		},
