@@ -192,27 +192,25 @@ func (t instanceType) meets(r types.InstanceRequirements) bool {
 }
 
 // meetsKinds checks what a type is rather than how much it has. Bare metal, burstable and accelerated types are left
-// out unless asked for, and previous generations only when others are asked for, as EC2 does.
+// out unless asked for, as EC2 does.
 func (t instanceType) meetsKinds(r types.InstanceRequirements) bool {
-	if !wanted(string(r.BareMetal), aws.ToBool(t.Info.BareMetal)) || !wanted(string(r.BurstablePerformance), aws.ToBool(t.Info.BurstablePerformanceSupported)) {
-		return false
-	}
 	generation := types.InstanceGenerationPrevious
 	if aws.ToBool(t.Info.CurrentGeneration) {
 		generation = types.InstanceGenerationCurrent
 	}
-	if len(r.InstanceGenerations) > 0 && !slices.Contains(r.InstanceGenerations, generation) {
-		return false
+	return wanted(string(r.BareMetal), aws.ToBool(t.Info.BareMetal)) &&
+		wanted(string(r.BurstablePerformance), aws.ToBool(t.Info.BurstablePerformanceSupported)) &&
+		(r.LocalStorage == "" || wanted(string(r.LocalStorage), aws.ToBool(t.Info.InstanceStorageSupported))) &&
+		(len(r.InstanceGenerations) == 0 || slices.Contains(r.InstanceGenerations, generation)) &&
+		(len(r.CpuManufacturers) == 0 || slices.Contains(r.CpuManufacturers, t.manufacturer())) &&
+		t.meetsAccelerators(r.AcceleratorCount)
+}
+
+func (t instanceType) meetsAccelerators(count *types.AcceleratorCount) bool {
+	if t.Info.GpuInfo == nil {
+		return count == nil || aws.ToInt32(count.Min) == 0
 	}
-	if r.LocalStorage != "" && !wanted(string(r.LocalStorage), aws.ToBool(t.Info.InstanceStorageSupported)) {
-		return false
-	}
-	if accelerated := t.Info.GpuInfo != nil; accelerated && (r.AcceleratorCount == nil || r.AcceleratorCount.Max != nil && *r.AcceleratorCount.Max == 0) {
-		return false
-	} else if !accelerated && r.AcceleratorCount != nil && aws.ToInt32(r.AcceleratorCount.Min) > 0 {
-		return false
-	}
-	return len(r.CpuManufacturers) == 0 || slices.Contains(r.CpuManufacturers, t.manufacturer())
+	return count != nil && (count.Max == nil || *count.Max > 0)
 }
 
 func (t instanceType) manufacturer() types.CpuManufacturer {

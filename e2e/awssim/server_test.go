@@ -43,7 +43,7 @@ func checkLag(t *testing.T, l *lab) error {
 	}
 	again, err := l.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{*i.InstanceId}})
 	if err != nil || again.TerminatingInstances[0].PreviousState.Name != "shutting-down" {
-		return fmt.Errorf("a write does not see the truth: %v", err)
+		return fmt.Errorf("a write does not see the truth: %+v, %w", again, err)
 	}
 	l.Advance(2 * time.Second)
 	if state := l.seen(*i.InstanceId); state != "shutting-down" {
@@ -68,7 +68,7 @@ func TestLag(t *testing.T) {
 }
 
 // checkLostReply says why the fault does not make the effect and lose the reply, once.
-func checkLostReply(t *testing.T, l *lab, f simapi.Fault) error {
+func checkLostReply(l *lab, f simapi.Fault) error {
 	if _, err := l.side.AddFault(ctx, f); err != nil {
 		return err
 	}
@@ -78,11 +78,11 @@ func checkLostReply(t *testing.T, l *lab, f simapi.Fault) error {
 	}
 	made, err := l.side.Instances(ctx)
 	if err != nil || len(made) != 1 {
-		return fmt.Errorf("after the lost reply there are %d instances: %v", len(made), err)
+		return fmt.Errorf("after the lost reply there are %d instances: %w", len(made), err)
 	}
 	out, err := l.ec2.RunInstances(ctx, in)
 	if err != nil || *out.Instances[0].InstanceId != made[0].ID {
-		return fmt.Errorf("repeating the call with its token does not answer the first instance: %v", err)
+		return fmt.Errorf("repeating the call with its token does not answer the first instance: %w", err)
 	}
 	if made, _ = l.side.Instances(ctx); len(made) != 1 {
 		return fmt.Errorf("the repeated call made another instance")
@@ -93,13 +93,13 @@ func checkLostReply(t *testing.T, l *lab, f simapi.Fault) error {
 func TestFaultAfterTheEffect(t *testing.T) {
 	fault := simapi.Fault{Service: "ec2", Operation: "RunInstances", Code: "InternalError", Status: 500, Times: 1}
 	t.Run("KnownBad", func(t *testing.T) {
-		if err := checkLostReply(t, newLab(t, Options{}), fault); err == nil {
+		if err := checkLostReply(newLab(t, Options{}), fault); err == nil {
 			t.Error("the check passes a fault before the effect: it proves nothing")
 		}
 	})
 	fault.After = true
 	t.Run("After", func(t *testing.T) {
-		if err := checkLostReply(t, newLab(t, Options{}), fault); err != nil {
+		if err := checkLostReply(newLab(t, Options{}), fault); err != nil {
 			t.Error(err)
 		}
 	})
@@ -320,11 +320,11 @@ func TestPodIdentityCredentials(t *testing.T) {
 			if tc.want != 200 {
 				return
 			}
-			var got struct{ AccessKeyId, SecretAccessKey, Token, AccountId, Expiration string }
+			var got podCredentials
 			ok(t, json.NewDecoder(resp.Body).Decode(&got))
-			who, err := sts.NewFromConfig(configFor(*l.cfg.BaseEndpoint, got.AccessKeyId)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+			who, err := sts.NewFromConfig(configFor(*l.cfg.BaseEndpoint, got.AccessKeyID)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 			ok(t, err)
-			if *who.Arn != "arn:aws:sts::123456789012:assumed-role/castoff/eks-castoff-system-castoff" || got.AccountId != "123456789012" || got.Token == "" || got.Expiration == "" {
+			if *who.Arn != "arn:aws:sts::123456789012:assumed-role/castoff/eks-castoff-system-castoff" || got.AccountID != "123456789012" || got.Token == "" || got.Expiration.IsZero() {
 				t.Errorf("%s: the credentials act as %s: %+v", tc.reason, *who.Arn, got)
 			}
 		})

@@ -162,9 +162,9 @@ func (v view[T]) each(visit func(*T)) {
 }
 
 func deepCopy[T any](v T) T {
-	out := reflect.New(reflect.TypeFor[T]()).Elem()
-	copyInto(out, reflect.ValueOf(&v).Elem())
-	return out.Interface().(T)
+	var out T
+	copyInto(reflect.ValueOf(&out).Elem(), reflect.ValueOf(&v).Elem())
+	return out
 }
 
 // copyInto copies exported fields deeply and the rest as Go assigns it.

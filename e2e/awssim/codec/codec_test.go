@@ -188,8 +188,10 @@ func TestEncodeError(t *testing.T) {
 		"CBOR": {CBOR, 400, func(t *testing.T, b []byte) []string {
 			v, err := cbor.Decode(b)
 			unmarshal(t, err)
-			m, _ := v.(cbor.Map)
-			return []string{string(m["__type"].(cbor.String)), string(m["message"].(cbor.String))}
+			if diff := cmp.Diff(cbor.Map{"__type": cbor.String(code), "message": cbor.String(message)}, v); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			return []string{code, message}
 		}, []string{code, message}},
 	}
 	for name, tc := range cases {

@@ -270,8 +270,9 @@ type fieldKey struct {
 // fieldsOf maps lower-case wire names to field indexes.
 func fieldsOf(t reflect.Type, ec2 bool) map[string]int {
 	key := fieldKey{t, ec2}
-	if m, ok := fieldCache.Load(key); ok {
-		return m.(map[string]int)
+	cached, _ := fieldCache.Load(key)
+	if m, ok := cached.(map[string]int); ok {
+		return m
 	}
 	m := map[string]int{}
 	for i := range t.NumField() {
