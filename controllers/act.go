@@ -123,13 +123,3 @@ func (r *Reconciler) endDrained(ctx context.Context, w plan.World, a plan.EndIns
 func ownerOf(m *v1alpha1.Migration) metav1.OwnerReference {
 	return *metav1.NewControllerRef(m, v1alpha1.GroupVersion.WithKind("Migration"))
 }
-
-// changesAWS says whether the next look has to ask AWS and Helm again.
-func changesAWS(actions []plan.Action) bool {
-	for _, a := range actions {
-		if _, ok := a.(plan.Ledgered); ok {
-			return true
-		}
-	}
-	return false
-}

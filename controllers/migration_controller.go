@@ -34,6 +34,8 @@ type Reconciler struct {
 
 	// since remembers, between two looks of this process, when what a drain pass found was first seen.
 	since map[string]*metav1.Time
+	// announced are the warnings that were told as events: a check that is run again says the same again.
+	announced map[string]bool
 }
 
 // Reconcile looks, decides, records, acts and reports: once, without waiting for anything.
@@ -70,9 +72,7 @@ func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, 
 
 // finish reports what became of the actions and says when to look again.
 func (r *Reconciler) finish(ctx context.Context, m *v1alpha1.Migration, d plan.Decision, results []result) (ctrl.Result, error) {
-	if changesAWS(d.Actions) {
-		r.Observer.forgetAWS()
-	}
+	r.Observer.forget(d.Actions)
 	recorded := m.DeepCopy()
 	r.report(m, results)
 	if err := r.write(ctx, recorded, m); err != nil {

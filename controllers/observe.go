@@ -66,16 +66,27 @@ func (o *Observer) turnTo(cluster string) {
 	}
 	o.name, o.Ports.NodeGroups = cluster, o.NodeGroupsOf(cluster)
 	o.cluster.forget()
-	o.permissions.forget()
-	o.forgetAWS()
-}
-
-// forgetAWS makes the next look ask AWS again: castoff has just changed something there.
-func (o *Observer) forgetAWS() {
 	o.groups.forget()
 	o.interruption.forget()
 	o.identity.forget()
 	o.release.forget()
+	o.permissions.forget()
+}
+
+// forget makes the next look ask again about what these actions may have changed.
+func (o *Observer) forget(actions []plan.Action) {
+	for _, a := range actions {
+		switch a.(type) {
+		case plan.EnsureInterruption:
+			o.interruption.forget()
+		case plan.EnsureIdentity:
+			o.identity.forget()
+		case plan.InstallCRDs, plan.InstallEngine:
+			o.release.forget()
+		case plan.Ledgered:
+			o.groups.forget()
+		}
+	}
 }
 
 // Observe looks at everything that plan.Next needs to know of, in parallel and with one deadline.

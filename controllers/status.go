@@ -184,15 +184,16 @@ func (r *Reconciler) announce(before, m *v1alpha1.Migration) {
 	if before.Status.Phase != m.Status.Phase {
 		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, string(m.Status.Phase), "Phase", "%s -> %s", orNone(string(before.Status.Phase)), m.Status.Phase)
 	}
-	known := map[string]bool{}
-	for _, b := range before.Status.Blockers {
-		known[b.Reason+b.Object] = true
+	if r.announced == nil {
+		r.announced = map[string]bool{}
 	}
 	for _, b := range m.Status.Blockers {
-		if known[b.Reason+b.Object] || b.Severity == v1alpha1.SeverityWait {
+		key := string(m.UID) + "|" + b.Reason + "|" + b.Object
+		if b.Severity == v1alpha1.SeverityWait || r.announced[key] {
 			continue
 		}
-		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, b.Reason, "Preflight", "%s: %s", b.Object, b.Message)
+		r.announced[key] = true
+		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, b.Reason, "Check", "%s: %s", b.Object, b.Message)
 	}
 }
 

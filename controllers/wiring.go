@@ -109,7 +109,7 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 			return nil, fmt.Errorf("reading the cluster's certificate authority: %w", err)
 		}
 	}
-	asg, eksAPI, ec2API, iamAPI := autoscaling.NewFromConfig(cfg), eks.NewFromConfig(cfg), ec2.NewFromConfig(cfg), iam.NewFromConfig(cfg)
+	asg, eksAPI, ec2API, iamAPI := autoscaling.NewFromConfig(cfg), eks.NewFromConfig(cfg), newEC2Calls(ec2.NewFromConfig(cfg)), iam.NewFromConfig(cfg)
 	return &Observer{
 		Client: w.Client, Live: w.Live, Clock: w.Clock, CABundle: bundle,
 		Engine: helm.Engine{Namespace: w.EngineNamespace, Image: w.EngineImage},

@@ -15,7 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.status.nodesDone`
 // +kubebuilder:printcolumn:name="Blocked By",type=string,JSONPath=`.status.blockedBy`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="ETA",type=date,JSONPath=`.status.estimatedCompletionTime`
+// +kubebuilder:printcolumn:name="ETA",type=string,JSONPath=`.status.estimatedCompletionTime`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.snapshot) || self.spec.clusterName == oldSelf.spec.clusterName",message="clusterName is frozen once the snapshot is taken: delete this Migration and create another to migrate another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.snapshot) || (has(self.spec.home) == has(oldSelf.spec.home) && (!has(self.spec.home) || self.spec.home == oldSelf.spec.home))",message="home is frozen once the snapshot is taken"

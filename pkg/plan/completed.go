@@ -1,18 +1,13 @@
 package plan
 
-// completedReached: every pool is empty and at its end size.
+// completedReached: every pool is empty, at its end size, and soaked.
 func completedReached(l look) bool {
 	if l.Snapshot == nil || len(l.pools) == 0 {
 		return false
 	}
 	for _, p := range l.pools {
-		if !p.gone() {
+		if !p.gone() || settlePool(&outcome{}, l, p) {
 			return false
-		}
-		for _, g := range p.groups {
-			if g.Min != 0 || g.Max != endMax(g) || g.Desired != 0 {
-				return false
-			}
 		}
 	}
 	return true

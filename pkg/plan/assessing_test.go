@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// found adds findings of the preflight.
+func (s *scene) found(f ...inventory.Finding) *scene {
+	return s.with(func(w *World) { w.Findings = append(w.Findings, f...) })
+}
+
+var (
+	barePod   = inventory.Finding{Check: "BarePod", Severity: v1alpha1.SeverityBlock, Object: "pod/default/debug", Pool: "batch", Message: "no controller"}
+	noRights  = inventory.Finding{Check: "Permission", Severity: v1alpha1.SeverityBlock, Object: "action/sqs:CreateQueue", Message: "denied"}
+	emptyDirs = inventory.Finding{Check: "EmptyDir", Severity: v1alpha1.SeverityWarn, Object: "pod/default/cache", Message: "its data goes"}
+)
+
+func accepted(f inventory.Finding) inventory.Finding {
+	f.Accepted, f.AcceptedReason = true, "known"
+	return f
+}
+
+func TestAssessing(t *testing.T) {
+	run(t, map[string]step{
+		"NothingBlocks": {
+			reason: "when no check blocks, the first write of all is the snapshot",
+			world:  aWorld(),
+			want:   decided{phase: v1alpha1.PhasePreparing, actions: []string{"SaveSnapshot"}},
+		},
+		"Blocked": {
+			reason: "a Block stops before anything is written",
+			world:  aWorld().found(barePod),
+			want:   decided{phase: v1alpha1.PhaseAssessing, blockers: []string{"Block BarePod pod/default/debug"}},
+		},
+		"EveryFindingIsShown": {
+			reason: "whoever mends one finding should not find the next one afterwards",
+			world:  aWorld().found(emptyDirs, barePod, noRights),
+			want: decided{phase: v1alpha1.PhaseAssessing, blockers: []string{
+				"Warn EmptyDir pod/default/cache", "Block BarePod pod/default/debug", "Block Permission action/sqs:CreateQueue",
+			}},
+		},
+		"Warned": {
+			reason: "a warning is shown and stops nothing",
+			world:  aWorld().found(emptyDirs),
+			want:   decided{phase: v1alpha1.PhasePreparing, actions: []string{"SaveSnapshot"}, blockers: []string{"Warn EmptyDir pod/default/cache"}},
+		},
+		"Accepted": {
+			reason: "an accepted risk lets the migration pass, and stays visible with the user's words",
+			world:  aWorld().found(accepted(barePod)),
+			want:   decided{phase: v1alpha1.PhasePreparing, actions: []string{"SaveSnapshot"}, blockers: []string{"Warn BarePod pod/default/debug"}},
+			says:   "Accepted (known)",
+		},
+		"Manual": {
+			reason:    "with approval Manual nothing is written before Start is approved",
+			migration: aMigration().manual(),
+			world:     aWorld(),
+			want:      decided{phase: v1alpha1.PhaseAwaitingApproval, blockers: []string{"Block AwaitingApproval migration/prod"}},
+			says:      "kubectl castoff approve prod Start",
+		},
+		"ManualApproved": {
+			reason:    "an approved Start lets castoff write",
+			migration: aMigration().manual(v1alpha1.ApproveStart),
+			world:     aWorld(),
+			want:      decided{phase: v1alpha1.PhasePreparing, actions: []string{"SaveSnapshot"}},
+		},
+		"ManualApprovedTheWrongStep": {
+			reason:    "each step is approved by its own name",
+			migration: aMigration().manual(v1alpha1.ApproveHandOver),
+			world:     aWorld(),
+			want:      decided{phase: v1alpha1.PhaseAwaitingApproval, blockers: []string{"Block AwaitingApproval migration/prod"}},
+		},
+		"BlockComesBeforeApproval": {
+			reason:    "nobody should be asked to approve what cannot start",
+			migration: aMigration().manual(),
+			world:     aWorld().found(noRights),
+			want:      decided{phase: v1alpha1.PhaseAssessing, blockers: []string{"Block Permission action/sqs:CreateQueue"}},
+		},
+		"SnapshotIsUnusable": {
+			reason: "a snapshot that is missing or has another digest than the status stops everything, for there is no way back",
+			world: aWorld().with(func(w *World) {
+				w.SnapshotProblem = "Secret castoff-system/prod-index has another digest than status.snapshot.sha256; restore it"
+			}),
+			want: decided{phase: v1alpha1.PhaseAssessing, blockers: []string{"Block SnapshotUnusable migration/prod"}},
+			says: "restore it",
+		},
+		"SnapshotIsUnusableLate": {
+			reason: "nor does a migration in the middle go on without it, and it shows how far it had come",
+			world:  aWorld().shifting().draining("general-0", 1).with(func(w *World) { w.SnapshotProblem = "gone" }),
+			want:   decided{phase: v1alpha1.PhaseShifting, blockers: []string{"Block SnapshotUnusable migration/prod"}},
+		},
+		"FindingsAfterTheSnapshot": {
+			reason: "once the snapshot is there the start is over; what blocks stops at the hand-over instead",
+			world:  aWorld().snapshotTaken().found(barePod),
+			want: decided{phase: v1alpha1.PhasePreparing, actions: []string{
+				"MarkNode general-0 general", "MarkNode general-1 general", "MarkNode general-2 general", "MarkNode batch-0 batch", "MarkNode batch-1 batch",
+			}},
+		},
+	})
+}
