@@ -31,22 +31,26 @@ func (c *Client) Health(ctx context.Context) error {
 
 // Calls lists the AWS requests after that sequence number, oldest first; 0 lists all.
 func (c *Client) Calls(ctx context.Context, after int64) (calls []Call, err error) {
-	return calls, c.do(ctx, http.MethodGet, PathCalls+"?after="+strconv.FormatInt(after, 10), nil, &calls)
+	err = c.do(ctx, http.MethodGet, PathCalls+"?after="+strconv.FormatInt(after, 10), nil, &calls)
+	return calls, err
 }
 
 // Instances lists every EC2 instance, ended ones too.
 func (c *Client) Instances(ctx context.Context) (instances []Instance, err error) {
-	return instances, c.do(ctx, http.MethodGet, PathInstances, nil, &instances)
+	err = c.do(ctx, http.MethodGet, PathInstances, nil, &instances)
+	return instances, err
 }
 
 // Groups lists every Auto Scaling group.
 func (c *Client) Groups(ctx context.Context) (groups []Group, err error) {
-	return groups, c.do(ctx, http.MethodGet, PathGroups, nil, &groups)
+	err = c.do(ctx, http.MethodGet, PathGroups, nil, &groups)
+	return groups, err
 }
 
 // Settings returns how the world behaves.
 func (c *Client) Settings(ctx context.Context) (s Settings, err error) {
-	return s, c.do(ctx, http.MethodGet, PathSettings, nil, &s)
+	err = c.do(ctx, http.MethodGet, PathSettings, nil, &s)
+	return s, err
 }
 
 // SetSettings replaces how the world behaves, all of it.
@@ -56,12 +60,14 @@ func (c *Client) SetSettings(ctx context.Context, s Settings) error {
 
 // Faults lists the faults that are armed.
 func (c *Client) Faults(ctx context.Context) (faults []Fault, err error) {
-	return faults, c.do(ctx, http.MethodGet, PathFaults, nil, &faults)
+	err = c.do(ctx, http.MethodGet, PathFaults, nil, &faults)
+	return faults, err
 }
 
 // AddFault arms a fault and returns it with its ID.
 func (c *Client) AddFault(ctx context.Context, f Fault) (added Fault, err error) {
-	return added, c.do(ctx, http.MethodPost, PathFaults, f, &added)
+	err = c.do(ctx, http.MethodPost, PathFaults, f, &added)
+	return added, err
 }
 
 // RemoveFault disarms the fault with that ID, or all of them when it is empty.
