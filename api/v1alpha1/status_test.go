@@ -95,6 +95,7 @@ func TestStatusIsASubresource(t *testing.T) {
 	}
 }
 
+// The ETA is a string: kubectl prints a date as the time since, and has no word for one to come.
 func TestPrintedColumns(t *testing.T) {
 	want := []apiextensionsv1.CustomResourceColumnDefinition{
 		{Name: "Phase", Type: "string", JSONPath: ".status.phase"},
