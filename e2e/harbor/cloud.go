@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 )
 
 // Cloud makes the scene's AWS side through the AWS SDK, as an administrator.
@@ -51,8 +52,9 @@ type network struct {
 // clusterAccess is what a node must know to join.
 type clusterAccess struct{ endpoint, authority, serviceCIDR string }
 
-// Seed makes roles, network, cluster and node groups. It returns when all of them are asked for and the managed ones active.
-func (c *Cloud) Seed(ctx context.Context) error {
+// Seed makes roles, network, the cluster whose API server that is, and node groups. It returns when all of them are
+// asked for and the managed ones active.
+func (c *Cloud) Seed(ctx context.Context, apiServer *rest.Config) error {
 	arns, err := c.seedRoles(ctx)
 	if err != nil {
 		return err
@@ -61,7 +63,7 @@ func (c *Cloud) Seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	access, err := c.seedCluster(ctx, arns, net)
+	access, err := c.seedCluster(ctx, apiServer, arns, net)
 	if err != nil {
 		return err
 	}
@@ -110,11 +112,13 @@ func tagged(kind ec2types.ResourceType, name string, pairs ...string) []ec2types
 	return []ec2types.TagSpecification{{ResourceType: kind, Tags: tags}}
 }
 
-func (c *Cloud) seedCluster(ctx context.Context, arns map[string]string, net network) (clusterAccess, error) {
+func (c *Cloud) seedCluster(ctx context.Context, apiServer *rest.Config, arns map[string]string, net network) (clusterAccess, error) {
 	_, err := c.eks.CreateCluster(ctx, &eks.CreateClusterInput{
 		Name: aws.String(Cluster), Version: aws.String(kubernetesVersion), RoleArn: aws.String(arns[clusterRole]),
 		ResourcesVpcConfig: &ekstypes.VpcConfigRequest{SubnetIds: net.subnets, SecurityGroupIds: []string{net.securityGroup}},
-		AccessConfig:       &ekstypes.CreateAccessConfigRequest{AuthenticationMode: ekstypes.AuthenticationModeApiAndConfigMap},
+		// The simulator takes from these tags where the cluster is.
+		Tags:         map[string]string{"sim/endpoint": apiServer.Host, "sim/ca": base64.StdEncoding.EncodeToString(apiServer.CAData)},
+		AccessConfig: &ekstypes.CreateAccessConfigRequest{AuthenticationMode: ekstypes.AuthenticationModeApiAndConfigMap},
 	})
 	if err != nil {
 		return clusterAccess{}, fmt.Errorf("making the cluster: %w", err)

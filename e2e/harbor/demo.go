@@ -53,6 +53,10 @@ func (s *Scene) play(ctx context.Context, reportPath string) error {
 func (s *Scene) show(report watcher.Report, path string) {
 	out := s.options.Out
 	_, _ = fmt.Fprintf(out, "\nThe report, from the audit log, the simulator's call log and an independent watcher (%s):\n\n%s\n", path, report.Summary())
+	for _, usage := range s.Lab.Runner.Usage() {
+		_, _ = fmt.Fprintf(out, "  memory at most %5.0f MiB  %s/%s\n", usage.PeakMiB, usage.Namespace, usage.Name)
+	}
+	_, _ = fmt.Fprintln(out)
 	violations := report.Violations()
 	if len(violations) == 0 {
 		_, _ = fmt.Fprintln(out, "Every promise was kept.")

@@ -24,7 +24,7 @@ type Options struct {
 	Chart string
 	// Out gets a line per event worth reading.
 	Out io.Writer
-	// SurgeAfter is from the Migration's creation to the memory group's scheduled peak. Default 60 s.
+	// SurgeAfter is from castoff's installation to the memory group's scheduled peak. Default 90 s.
 	SurgeAfter time.Duration
 }
 
@@ -48,7 +48,7 @@ func Start(ctx context.Context, options Options) (*Scene, error) {
 		options.Lab.Log = slog.New(slog.DiscardHandler)
 	}
 	if options.SurgeAfter == 0 {
-		options.SurgeAfter = time.Minute
+		options.SurgeAfter = 90 * time.Second
 	}
 	s := &Scene{options: options, began: time.Now()}
 	s.Say("starting the lab")
@@ -75,7 +75,7 @@ func (s *Scene) set(ctx context.Context) error {
 		return err
 	}
 	s.Say("building cluster %s: 4 node groups, %d nodes", Cluster, Nodes)
-	if err := s.Cloud.Seed(ctx); err != nil {
+	if err := s.Cloud.Seed(ctx, admin); err != nil {
 		return err
 	}
 	if err := awaitNodes(ctx, s.Client, Nodes); err != nil {
@@ -122,8 +122,11 @@ func (s *Scene) Say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.options.Out, "%7.1fs  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...)) // a screen that is gone stops nothing
 }
 
-// InstallCastoff installs castoff's chart and waits for its Deployment.
+// InstallCastoff installs castoff's chart and waits for its Deployment. Before it, somebody schedules an evening peak.
 func (s *Scene) InstallCastoff(ctx context.Context) error {
+	if err := s.Cloud.ScheduleSurge(ctx, time.Now().Add(s.options.SurgeAfter)); err != nil {
+		return err
+	}
 	s.Say("helm install castoff %s", s.options.Chart)
 	if err := installCastoff(ctx, s.Lab.Kubeconfig, s.options.Chart); err != nil {
 		return err
@@ -153,11 +156,8 @@ func (s *Scene) UninstallCastoff(ctx context.Context) error {
 }
 
 // Migrate applies the Migration and follows it until it is completed, a promise is broken for good, or ctx ends. In the
-// middle it rolls the DaemonSet, and a scheduled action comes due.
+// middle it rolls the DaemonSet.
 func (s *Scene) Migrate(ctx context.Context) (watcher.Report, error) {
-	if err := s.Cloud.ScheduleSurge(ctx, time.Now().Add(s.options.SurgeAfter)); err != nil {
-		return watcher.Report{}, err
-	}
 	s.Say("kubectl apply -f migration.yaml")
 	if err := create(ctx, s.Client, Migration); err != nil {
 		return watcher.Report{}, err
@@ -174,7 +174,10 @@ func (s *Scene) Migrate(ctx context.Context) (watcher.Report, error) {
 
 // follow returns nil once the migration is completed or has broken a promise.
 func (s *Scene) follow(ctx context.Context) error {
-	const lookEvery = 5 * time.Second
+	const (
+		lookEvery = 5 * time.Second
+		rollAfter = 5 // of the fourteen legacy nodes: one pool is done, the next is being drained
+	)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	rolled, looked := false, time.Now()
@@ -189,7 +192,7 @@ func (s *Scene) follow(ctx context.Context) error {
 		if s.Watcher.Phase() == "Completed" {
 			return nil
 		}
-		if !rolled && s.Watcher.Phase() == "Shifting" {
+		if !rolled && s.Watcher.LegacyEnded() >= rollAfter {
 			rolled = true
 			if err := rollAgent(ctx, s.Client); err != nil {
 				return err

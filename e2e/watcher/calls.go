@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -56,8 +57,8 @@ type calls struct {
 	counts   APICalls
 	deleted  []string                           // pods castoff deleted
 	removals map[types.NamespacedName][]removal // oldest first
-	refused  map[types.NamespacedName]bool
-	draining map[string]bool // nodes with an eviction
+	refused  map[types.NamespacedName]bool      // owners of pods whose budget made an eviction wait
+	draining map[string]bool                    // nodes with an eviction
 	writes   []write
 }
 
@@ -119,9 +120,15 @@ func (j *Judge) observeEviction(at time.Time, event AuditEvent, key types.Namesp
 			c.draining[pod.Spec.NodeName] = true
 			j.note(at, "node %s: first eviction (%s)", pod.Spec.NodeName, key)
 		}
-	case event.ResponseStatus.Code == 429 && !c.refused[key]:
-		c.refused[key] = true
-		j.note(at, "pod %s: its PodDisruptionBudget allows no eviction yet", key)
+	case event.ResponseStatus.Code == 429:
+		pod := j.podNamed(key)
+		if pod == nil || metav1.GetControllerOf(pod) == nil {
+			return
+		}
+		if owner := (types.NamespacedName{Namespace: key.Namespace, Name: metav1.GetControllerOf(pod).Name}); !c.refused[owner] {
+			c.refused[owner] = true
+			j.note(at, "evictions of %s wait for its PodDisruptionBudget", owner)
+		}
 	}
 }
 

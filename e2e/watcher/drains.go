@@ -75,9 +75,14 @@ func (j *Judge) observeInstance(at time.Time, instance simapi.Instance) {
 	j.checkDaemons(at, j.nodeOf(instance.ID))
 }
 
-// brief is who ended an instance, as much of it as fits a line.
+// brief is who ended an instance, as much of it as fits a line: the role or user of an ARN, and the operation.
 func brief(who string) string {
-	const line = 90
+	if arn, operation, ok := strings.Cut(who, " "); ok && strings.HasPrefix(arn, "arn:") {
+		if parts := strings.Split(arn, "/"); len(parts) > 1 {
+			return parts[1] + ", " + operation
+		}
+	}
+	const line = 60
 	if len(who) > line {
 		who = who[:line] + "…"
 	}
@@ -86,6 +91,17 @@ func brief(who string) string {
 
 func over(instance simapi.Instance) bool {
 	return instance.State == "shutting-down" || instance.State == "terminated"
+}
+
+// legacyEnded counts the ended instances of the groups that migrate.
+func (j *Judge) legacyEnded() int {
+	count := 0
+	for _, end := range j.drains.endings {
+		if group := groupOf(end.instance.NodeGroup, end.instance.AutoScalingGroup); group != "" && group != j.config.Home {
+			count++
+		}
+	}
+	return count
 }
 
 func (j *Judge) nodeOf(instanceID string) string {

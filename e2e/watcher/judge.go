@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -164,11 +165,20 @@ func (j *Judge) observeMigration(at time.Time, m *v1alpha1.Migration) {
 		}
 	}
 	for _, c := range m.Status.Conditions {
-		if state := fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Reason); state != j.conditions[c.Type] {
-			j.conditions[c.Type] = state
-			j.note(at, "%s %s", state, c.Message)
-		}
+		j.observeCondition(at, c)
 	}
+}
+
+// observeCondition tells changes, for whoever reads along; nothing is judged by them. Ready and Reconciling say what the
+// phase says already, and a condition that begins without being True is no news.
+func (j *Judge) observeCondition(at time.Time, c metav1.Condition) {
+	state := fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Reason)
+	before, known := j.conditions[c.Type]
+	j.conditions[c.Type] = state
+	if state == before || !known && c.Status != metav1.ConditionTrue || c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionReconciling {
+		return
+	}
+	j.note(at, "%s %s", state, c.Message)
 }
 
 func (j *Judge) observePod(at time.Time, pod *corev1.Pod, deleted bool) {
@@ -199,9 +209,26 @@ func (j *Judge) observeNode(at time.Time, node *corev1.Node, deleted bool) {
 		j.note(at, "node %s is Ready (%s, %s)", node.Name, j.origin(node), word(node.Labels[corev1.LabelInstanceTypeStable], "type unknown"))
 	}
 	if !deleted && before != nil && !before.Spec.Unschedulable && node.Spec.Unschedulable {
-		j.note(at, "node %s is cordoned", node.Name)
+		j.noteCordons(at, j.legacyGroup(node.Name))
 	}
 	j.checkDaemons(at, node.Name)
+}
+
+// noteCordons tells when the last node of a group was cordoned.
+func (j *Judge) noteCordons(at time.Time, group string) {
+	members := 0
+	for name, node := range j.nodes {
+		if j.legacyGroup(name) != group {
+			continue
+		}
+		if !node.Spec.Unschedulable {
+			return
+		}
+		members++
+	}
+	if group != "" {
+		j.note(at, "all %d nodes of %s are cordoned", members, group)
+	}
 }
 
 // origin names who made the node.

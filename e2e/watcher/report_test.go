@@ -126,3 +126,62 @@ func TestSecondsAndClaims(t *testing.T) {
 		t.Errorf("once completed the time stands: %+v", done)
 	}
 }
+
+func TestWhatIsWorthReading(t *testing.T) {
+	condition := func(kind, status, reason string) *v1alpha1.Migration {
+		m := migration("Shifting")
+		m.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: "why"}}
+		return m
+	}
+	before := shop(seen{0, migration("Shifting")})
+	cases := map[string]struct {
+		reason string
+		before []seen
+		what   any
+		want   string // empty: nothing
+	}{
+		"NodeJoins":       {reason: "A node says whose it is.", what: node("d", func(n *corev1.Node) { n.Labels[karpv1.NodePoolLabelKey] = "general" }), want: "node d is Ready (NodePool general"},
+		"NodeLeaves":      {reason: "One that leaves too.", what: Gone{node("a")}, want: "node a left (group general)"},
+		"NodeStays":       {reason: "A node that is as it was is no news.", what: node("a")},
+		"FirstCordon":     {reason: "Cordons are told when the group's last node has one.", what: node("a", cordoned)},
+		"LastCordon":      {reason: "Then once.", before: []seen{{1, node("a", cordoned)}, {1, node("b", cordoned)}}, what: node("c", cordoned), want: "all 3 nodes of general are cordoned"},
+		"FirstEviction":   {reason: "A drain begins with its first eviction.", what: audit(2, castoffUser, "evict", "web-a"), want: "node a: first eviction (shop/web-a)"},
+		"SecondEviction":  {reason: "And only once.", before: []seen{{1, audit(1, castoffUser, "evict", "web-a")}}, what: audit(2, castoffUser, "evict", "web-a")},
+		"BudgetWaits":     {reason: "A workload whose budget makes evictions wait is named.", what: audit(2, castoffUser, "evict", "web-a", code(429)), want: "evictions of shop/web wait for its PodDisruptionBudget"},
+		"BudgetWaitsMore": {reason: "Once for all its pods.", before: []seen{{1, audit(1, castoffUser, "evict", "web-b", code(429))}}, what: audit(2, castoffUser, "evict", "web-a", code(429))},
+		"UnknownPod":      {reason: "A pod nobody has seen has no owner to name.", what: audit(2, castoffUser, "evict", "other", code(429))},
+		"BecomesTrue":     {reason: "A condition that is True is news.", what: condition("SingleScaler", "True", "KarpenterServes"), want: "SingleScaler=True (KarpenterServes) why"},
+		"BeginsFalse":     {reason: "One that begins False is none.", what: condition("Stalled", "False", "Progressing")},
+		"BecomesFalse":    {reason: "One that becomes it is.", before: []seen{{1, condition("SingleScaler", "True", "x")}}, what: condition("SingleScaler", "False", "TwoScalers"), want: "SingleScaler=False (TwoScalers) why"},
+		"SaysThePhase":    {reason: "Ready says what the phase says.", what: condition("Ready", "True", "Completed")},
+		"InstanceEnds":    {reason: "Who ended an instance, by role and call.", what: endedBy(castoffARN+" autoscaling.TerminateInstanceInAutoScalingGroup", instance("a", "general")), want: "instance i-a of general is ended by castoff, autoscaling.TerminateInstanceInAutoScalingGroup"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			j := judgeOf(t, slices.Concat(before, tc.before)...)
+			notes := j.Observe(second(2), tc.what)
+			if tc.want == "" {
+				if len(notes) != 0 {
+					t.Errorf("%s\nnotes = %v, want none", tc.reason, notes)
+				}
+				return
+			}
+			if len(notes) != 1 || !strings.Contains(notes[0].Text, tc.want) {
+				t.Errorf("%s\nnotes = %v, want one with %q", tc.reason, notes, tc.want)
+			}
+		})
+	}
+}
+
+func TestBrief(t *testing.T) {
+	for who, want := range map[string]string{
+		"": "nobody known",
+		"arn:aws:iam::123456789012:user/alice ec2.TerminateInstances": "alice, ec2.TerminateInstances",
+		"spot interruption":      "spot interruption",
+		strings.Repeat("x", 100): strings.Repeat("x", 60) + "…",
+	} {
+		if got := brief(who); got != want {
+			t.Errorf("brief(%q) = %q, want %q", who, got, want)
+		}
+	}
+}

@@ -113,6 +113,13 @@ func (w *Watcher) Phase() string {
 	return w.judge.phase
 }
 
+// LegacyEnded is how many instances of the migrating groups have ended.
+func (w *Watcher) LegacyEnded() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.judge.legacyEnded()
+}
+
 // Report judges what has happened until now. It fails when a source could not be read to its end.
 func (w *Watcher) Report(ctx context.Context) (Report, error) {
 	if err := w.catchUp(ctx); err != nil {
