@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -157,8 +158,12 @@ func serveWith(o *outcome, l look, p pool) {
 		o.act(EnsureNodePool{NodePool: want})
 		return
 	}
-	if root := have.StatusConditions().Root(); !root.IsTrue() {
-		o.wait("NodePoolNotReady", "nodepool/"+have.Name, whyNot(root.Reason, root.Message))
+	if said := have.StatusConditions(); !said.Root().IsTrue() {
+		var conditions []metav1.Condition
+		for _, c := range said.List() {
+			conditions = append(conditions, metav1.Condition(c))
+		}
+		o.wait("NodePoolNotReady", "nodepool/"+have.Name, whyNot(conditions))
 	}
 }
 

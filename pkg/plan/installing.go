@@ -109,8 +109,12 @@ func installNodeClass(o *outcome, l look, p pool) {
 // runCanary tries an EC2NodeClass: what is wrong with it is said in the Migration, with Karpenter's and AWS's own words.
 func runCanary(o *outcome, l look, p pool, have awsv1.EC2NodeClass) {
 	object := "ec2nodeclass/" + have.Name
-	if root := have.StatusConditions().Root(); !root.IsTrue() {
-		o.wait("NodeClassNotReady", object, whyNot(root.Reason, root.Message))
+	if said := have.StatusConditions(); !said.Root().IsTrue() {
+		var conditions []metav1.Condition
+		for _, c := range said.List() {
+			conditions = append(conditions, metav1.Condition(c))
+		}
+		o.wait("NodeClassNotReady", object, whyNot(conditions))
 		return
 	}
 	c, ok := canary(l, p.Name)
@@ -153,10 +157,17 @@ func sameTarget(have, want metav1.Object) bool { return targetHash(have) == targ
 
 func targetHash(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationTargetHash] }
 
-// whyNot says what a condition that is not True says, or that nobody has spoken yet.
-func whyNot(reason, message string) string {
-	if message == "" {
+// whyNot says in Karpenter's and AWS's own words what is wrong with an object that is not Ready, or that nobody has spoken
+// yet. Ready itself only names the conditions that it is made of.
+func whyNot(conditions []metav1.Condition) string {
+	var said []string
+	for _, c := range conditions {
+		if c.Type != v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse {
+			said = append(said, c.Type+" is False, "+c.Reason+": "+c.Message)
+		}
+	}
+	if len(said) == 0 {
 		return "Karpenter has not finished looking at it."
 	}
-	return reason + ": " + message
+	return strings.Join(said, "; ")
 }
