@@ -28,6 +28,9 @@ type Input struct {
 	Targets      map[string]inventory.Target
 	// Resolved are findings that were made on the way: pools that name nothing, a translation that failed.
 	Resolved []inventory.Finding
+
+	// moving is worked out once for all checks: at 30,000 pods and 300 budgets nobody wants to do it twice.
+	moving []moving
 }
 
 // check is one preflight check.
@@ -46,6 +49,7 @@ func Run(in Input, accepted []v1alpha1.AcceptedRisk) []inventory.Finding {
 	if !in.ClusterFound {
 		return clusterNotFound(in)
 	}
+	in.moving = movingPods(in)
 	findings := slices.Clone(in.Resolved)
 	for _, c := range checks {
 		findings = append(findings, c(in)...)
@@ -71,34 +75,4 @@ func block(name, object, message string) inventory.Finding {
 
 func warn(name, object, message string) inventory.Finding {
 	return inventory.Finding{Check: name, Severity: v1alpha1.SeverityWarn, Object: object, Message: message}
-}
-
-// poolOfNode says which pool a legacy node belongs to.
-func (in Input) poolOfNode(node string) (string, bool) {
-	i := slices.IndexFunc(in.Nodes, func(n inventory.Node) bool { return n.Name == node })
-	if i < 0 || in.Nodes[i].Group == "" {
-		return "", false
-	}
-	for _, p := range in.Pools {
-		if slices.Contains(p.NodeGroups, in.Nodes[i].Group) {
-			return p.Name, true
-		}
-	}
-	return "", false
-}
-
-// legacyPods are the pods that have to move, with their pool.
-func (in Input) legacyPods() (pods []inventory.Pod, pools []string) {
-	pool := map[string]string{}
-	for _, n := range in.Nodes {
-		if p, ok := in.poolOfNode(n.Name); ok {
-			pool[n.Name] = p
-		}
-	}
-	for _, p := range in.Workloads.Pods {
-		if name, ok := pool[p.Node]; ok {
-			pods, pools = append(pods, p), append(pools, name)
-		}
-	}
-	return pods, pools
 }
