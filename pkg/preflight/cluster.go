@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -77,7 +78,7 @@ func permissions(in Input) []inventory.Finding {
 		switch p.State {
 		case inventory.PermissionDenied:
 			out = append(out, block(CheckPermissionDenied, "action/"+p.Action,
-				"castoff may not call "+p.Action+". "+p.Message+" Grant it: kubectl castoff plan -o iam prints the whole policy."))
+				sentences("castoff may not call "+p.Action+".", p.Message, "Grant it: kubectl castoff plan -o iam prints the whole policy.")))
 		case inventory.PermissionNotChecked:
 			unknown = append(unknown, p.Action)
 		case inventory.PermissionAllowed:
@@ -88,6 +89,11 @@ func permissions(in Input) []inventory.Finding {
 			"Whether castoff may call these was not checked: "+three(unknown)+". Compare its role with: kubectl castoff plan -o iam."))
 	}
 	return out
+}
+
+// sentences joins those that are there.
+func sentences(s ...string) string {
+	return strings.Join(slices.DeleteFunc(s, func(s string) bool { return s == "" }), " ")
 }
 
 // three names at most three and counts the rest.
