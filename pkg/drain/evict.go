@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,11 +107,11 @@ func (p *pass) answer(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget, 
 	case apierrors.IsTooManyRequests(err):
 		seconds, _ := apierrors.SuggestsClientDelay(err)
 		return false, p.slowDown(pod, max(time.Duration(seconds)*time.Second, defaultRetryAfter)), nil
-	case len(matching) > 1 && code(err) == http.StatusInternalServerError:
+	case len(matching) > 1 && apierrors.IsInternalError(err): // it has a code and no reason
 		return false, twoBudgets(pod, matching), nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return false, blocked(pod, inventory.BlockedTerminating, "its namespace is being deleted and takes it along"), nil
-	case deniedByRole(err), code(err) == 0: // nobody has rights, or nobody answers: the next pod would fare no better
+	case deniedByRole(err), !answered(err): // nobody has rights, or nobody answers: the next pod would fare no better
 		return false, nil, wrap(err, "create", "pods/eviction", pod.Namespace+"/"+pod.Name)
 	default:
 		return false, blocked(pod, inventory.BlockedError, fmt.Sprintf("the API server refused the eviction: %v", err)), nil
@@ -174,13 +173,10 @@ func deniedKind(err error) string {
 	return status.ErrStatus.Details.Kind
 }
 
-// code is the HTTP code inside the answer, 0 if the API server gave none. The one for two budgets has a code and no reason.
-func code(err error) int32 {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok {
-		return 0
-	}
-	return status.ErrStatus.Code
+// answered says whether the API server said anything at all.
+func answered(err error) bool {
+	_, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok
 }
 
 func ready(pod *corev1.Pod) bool {
