@@ -272,6 +272,23 @@ func TestOwnQueueThatWasChangedIsMended(t *testing.T) {
 	}
 }
 
+// The policy of castoff's own queue admits castoff's own rules; what another rule would bring does not arrive.
+func TestRuleOfSomebodyElseDoesNotServeOwnQueue(t *testing.T) {
+	l := newLab(t)
+	check(t, l.port.Ensure(t.Context(), harbor))
+	_, err := l.events.DisableRule(t.Context(), &eventbridge.DisableRuleInput{Name: aws.String("castoff-harbor-spot")})
+	check(t, err)
+	l.rule(t, "theirs", patterns[awsapi.EventSpotInterruption].String(), nil)
+	l.target(t, "theirs")
+	if got := l.observe(t); !cmp.Equal([]string{"EventBridge rule castoff-harbor-spot"}, got.Missing) || got.Conflict != "" {
+		t.Errorf("missing %v, conflict %q; want castoff's own rule, which is disabled", got.Missing, got.Conflict)
+	}
+	check(t, l.port.Ensure(t.Context(), harbor))
+	if got := l.observe(t); !got.Ready {
+		t.Errorf("after Ensure: %+v", got)
+	}
+}
+
 func TestForeignQueueThatFitsIsAdopted(t *testing.T) {
 	l := newLab(t)
 	l.foreignQueue(t, openPolicy)
