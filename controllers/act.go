@@ -40,7 +40,7 @@ func (r *Reconciler) act(ctx context.Context, m *v1alpha1.Migration, w plan.Worl
 
 // do is the only switch from an action to a call.
 //
-//nolint:gocyclo,funlen // one line a case; a closed set is easiest to check in one place
+//nolint:gocyclo // one line a case; a closed set is easiest to check in one place
 func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World, action plan.Action, res *result) (err error) {
 	p := r.Observer.Ports
 	switch a := action.(type) {

@@ -361,7 +361,7 @@ func (p ports) Find(context.Context) ([]inventory.Autoscaler, error) {
 	return []inventory.Autoscaler{p.w.ca}, nil
 }
 
-func (p ports) Stop(_ context.Context, a inventory.Autoscaler) error {
+func (p ports) Stop(context.Context, inventory.Autoscaler) error {
 	return p.w.change("Stop", func() error {
 		p.w.ca.Replicas, p.w.caLeaves = 0, p.w.now.Add(3*time.Second)
 		return nil

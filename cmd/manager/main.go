@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -48,6 +49,9 @@ func subcommand(name string) int {
 }
 
 func run(ctx context.Context) error {
+	// castoff works little and waits long: collecting twice as often costs nothing that anybody would notice, and halves the
+	// garbage that its memory is made of.
+	debug.SetGCPercent(50)
 	zl, err := zap.NewProduction()
 	if err != nil {
 		return fmt.Errorf("starting the logger: %w", err)
