@@ -36,10 +36,10 @@ var deployments = []app{
 	{name: "web", tier: General, replicas: 16, cpu: "300m", memory: "512Mi", maxUnavailable: "25%"},
 	{name: "api", tier: General, replicas: 14, cpu: "300m", memory: "768Mi", minAvailable: "80%"},
 	{name: "checkout", tier: General, replicas: 6, cpu: "400m", memory: "512Mi", maxUnavailable: "1"},
-	{name: "catalog", tier: General, replicas: 12, cpu: "250m", memory: "1Gi"},
+	{name: "catalog", tier: General, replicas: 16, cpu: "250m", memory: "1Gi"},
 	{name: "search", tier: Memory, replicas: 8, cpu: "350m", memory: "3Gi", maxUnavailable: "2"},
 	{name: "cache", tier: Memory, replicas: 8, cpu: "250m", memory: "3Gi"},
-	{name: "worker", tier: Batch, replicas: 14, cpu: "250m", memory: "512Mi"},
+	{name: "worker", tier: Batch, replicas: 16, cpu: "250m", memory: "512Mi"},
 	{name: "reports", tier: Batch, replicas: 8, cpu: "250m", memory: "512Mi", minAvailable: "50%"},
 	{name: "billing", tier: General, replicas: 1, cpu: "500m", memory: "1Gi"}, // the single replica
 }
