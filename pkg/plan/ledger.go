@@ -46,7 +46,7 @@ func openLedger(entries []v1alpha1.Operation, w World, now time.Time) ledger {
 func (l *ledger) admit(a Ledgered, now time.Time) bool {
 	kind, target, detail := a.Entry()
 	for _, op := range *l {
-		if pending(op) && targetOf(op) == target && !expired(op, now) {
+		if waits(op, now) && targetOf(op) == target {
 			return false
 		}
 	}
@@ -54,26 +54,30 @@ func (l *ledger) admit(a Ledgered, now time.Time) bool {
 	return true
 }
 
-// record opens an entry; an entry of the same kind and target is reopened, so that its attempts are counted.
+// record opens an entry; an entry of the same kind and target is reopened, so that its attempts are counted. A call that
+// failed is not counted: two refused stops must not make the next look take Cluster Autoscaler for one that came back.
 func (l *ledger) record(id, detail string, now time.Time) {
 	start := metav1.NewTime(now)
 	entry := v1alpha1.Operation{ID: id, Detail: detail, Attempts: 1, StartTime: &start}
 	for i, op := range *l {
 		if op.ID == id {
-			entry.Attempts = op.Attempts + 1
+			entry.Attempts = op.Attempts
+			if op.Error == "" {
+				entry.Attempts++
+			}
 			*l = slices.Delete(*l, i, i+1)
 			break
 		}
 	}
-	l.prune()
+	l.prune(now)
 	*l = append(*l, entry)
 }
 
-// prune makes room for one entry: the oldest closed one goes. That of a stopped Cluster Autoscaler stays, because how often
-// it was stopped decides whether it is stopped again.
-func (l *ledger) prune() {
+// prune makes room for one entry: the oldest one that is not waited for goes. That of a stopped Cluster Autoscaler stays,
+// because how often it was stopped decides whether it is stopped again.
+func (l *ledger) prune(now time.Time) {
 	for len(*l) >= ledgerSize {
-		i := slices.IndexFunc(*l, func(op v1alpha1.Operation) bool { return !pending(op) && kindOf(op) != kindStopAutoscaler })
+		i := slices.IndexFunc(*l, func(op v1alpha1.Operation) bool { return !waits(op, now) && kindOf(op) != kindStopAutoscaler })
 		if i < 0 {
 			i = 0
 		}
@@ -81,11 +85,12 @@ func (l *ledger) prune() {
 	}
 }
 
-// full says that no entry can be opened without forgetting a pending one.
-func (l ledger) full() bool {
+// full says that no entry can be opened without forgetting one that is waited for. Entries whose patience is over do not
+// count: a crash that lost twenty effects at once would stop the migration for ever.
+func (l ledger) full(now time.Time) bool {
 	n := 0
 	for _, op := range l {
-		if pending(op) || kindOf(op) == kindStopAutoscaler {
+		if waits(op, now) || kindOf(op) == kindStopAutoscaler {
 			n++
 		}
 	}
@@ -102,11 +107,12 @@ func (l ledger) attempts(kind, target string) int32 {
 	return 0
 }
 
-// oldestPending returns when the longest-waiting entry was opened.
-func (l ledger) oldestPending() (v1alpha1.Operation, bool) {
+// oldestPending returns the entry that has been waited for longest. One whose patience is over and that was not asked for
+// again is not waited for: somebody else's change overtook it.
+func (l ledger) oldestPending(now time.Time) (v1alpha1.Operation, bool) {
 	var waiting []v1alpha1.Operation
 	for _, op := range l {
-		if pending(op) {
+		if waits(op, now) {
 			waiting = append(waiting, op)
 		}
 	}
@@ -118,7 +124,8 @@ func (l ledger) oldestPending() (v1alpha1.Operation, bool) {
 	}), true
 }
 
-func pending(op v1alpha1.Operation) bool { return op.DoneTime == nil }
+// waits says that an effect was asked for, is not visible, and may not be asked for again yet.
+func waits(op v1alpha1.Operation, now time.Time) bool { return op.DoneTime == nil && !expired(op, now) }
 
 func kindOf(op v1alpha1.Operation) string {
 	kind, _, _ := strings.Cut(op.ID, "/")

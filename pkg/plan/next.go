@@ -108,12 +108,12 @@ func admit(led *ledger, d *Decision, now time.Time) []Action {
 			out = append(out, a)
 			continue
 		}
-		if led.full() || !led.admit(l, now) {
+		if led.full(now) || !led.admit(l, now) {
 			continue
 		}
 		out = append(out, a)
 	}
-	if op, ok := led.oldestPending(); ok && len(out) == 0 {
+	if op, ok := led.oldestPending(now); ok && len(out) == 0 {
 		d.Blockers = append(d.Blockers, v1alpha1.Blocker{
 			Severity: v1alpha1.SeverityWait, Reason: "EffectNotVisible", Object: op.ID,
 			Message: "The last change was asked for and is not visible yet; castoff makes no other on it until it is.",
