@@ -146,15 +146,20 @@ func (f *flags) addStatic(value string) {
 	}
 }
 
-// addDiscovery reads asg:tag=key,key=value.
+// addDiscovery reads asg:tag=key,key=value. A group is discovered by one flag when it has all of that flag's tags; several flags
+// add up, so each flag's tags stay together.
 func (f *flags) addDiscovery(value string) {
 	tags, byTag := strings.CutPrefix(value, discoveryByTag)
 	if !byTag {
 		return
 	}
+	var keys []string
 	for tag := range strings.SplitSeq(tags, ",") {
-		if tag = strings.TrimSpace(tag); tag != "" && !slices.Contains(f.discovery, tag) {
-			f.discovery = append(f.discovery, tag)
+		if tag = strings.TrimSpace(tag); tag != "" {
+			keys = append(keys, tag)
 		}
+	}
+	if all := strings.Join(keys, ","); all != "" && !slices.Contains(f.discovery, all) {
+		f.discovery = append(f.discovery, all)
 	}
 }

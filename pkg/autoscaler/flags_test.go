@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 			words: []string{"./cluster-autoscaler", "--v=4", "--stderrthreshold=info", "--cloud-provider=aws", "--skip-nodes-with-local-storage=false",
 				"--expander=least-waste", "--node-group-auto-discovery=asg:tag=k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/harbor"},
 			want: byDefault(func(f *flags) {
-				f.discovery = []string{"k8s.io/cluster-autoscaler/enabled", "k8s.io/cluster-autoscaler/harbor"}
+				f.discovery = []string{"k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/harbor"}
 			}),
 		},
 		"ValueInItsOwnWord": {
@@ -51,11 +51,13 @@ func TestParse(t *testing.T) {
 			reason: "Cluster Autoscaler takes them for dashes", words: []string{"--leader_elect=false", "--status_config_map_name=s"},
 			want: byDefault(func(f *flags) { f.leaderElect, f.status = false, "s" }),
 		},
-		"NoLeaderElection":        {reason: "the Lease is no fence then", words: []string{"--leader-elect=false"}, want: byDefault(func(f *flags) { f.leaderElect = false })},
-		"LeaderElectionAlone":     {reason: "the word behind a switch is not its value", words: []string{"--leader-elect", "false"}, want: byDefault()},
-		"LeaderElectionNonsense":  {reason: "Cluster Autoscaler would not start", words: []string{"--leader-elect=maybe"}, want: byDefault()},
-		"OtherDiscovery":          {reason: "another cloud's", words: []string{"--node-group-auto-discovery=mig:namePrefix=x,min=1"}, want: byDefault()},
-		"DiscoveryWithBlanks":     {reason: "as Cluster Autoscaler trims them", words: []string{"--node-group-auto-discovery=asg:tag=a, b,"}, want: byDefault(func(f *flags) { f.discovery = []string{"a", "b"} })},
+		"NoLeaderElection":       {reason: "the Lease is no fence then", words: []string{"--leader-elect=false"}, want: byDefault(func(f *flags) { f.leaderElect = false })},
+		"LeaderElectionAlone":    {reason: "the word behind a switch is not its value", words: []string{"--leader-elect", "false"}, want: byDefault()},
+		"LeaderElectionNonsense": {reason: "Cluster Autoscaler would not start", words: []string{"--leader-elect=maybe"}, want: byDefault()},
+		"OtherDiscovery":         {reason: "another cloud's", words: []string{"--node-group-auto-discovery=mig:namePrefix=x,min=1"}, want: byDefault()},
+		"DiscoveryWithBlanks":    {reason: "as Cluster Autoscaler trims them", words: []string{"--node-group-auto-discovery=asg:tag=a, b,"}, want: byDefault(func(f *flags) { f.discovery = []string{"a,b"} })},
+		"TwoDiscoveries": {reason: "each flag finds groups of its own", words: []string{"--node-group-auto-discovery=asg:tag=a,b", "--node-group-auto-discovery=asg:tag=c"},
+			want: byDefault(func(f *flags) { f.discovery = []string{"a,b", "c"} })},
 		"HalfAGroup":              {reason: "no name", words: []string{"--nodes=1:9", "--nodes=1:9:"}, want: byDefault()},
 		"CutOff":                  {reason: "a flag without its value ends the line", words: []string{"--nodes"}, want: byDefault()},
 		"UnknownFlagsAndTheRest":  {reason: "castoff does not judge them", words: []string{"--balance-similar-node-groups", "positional", "-v=4"}, want: byDefault()},

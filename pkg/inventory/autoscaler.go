@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +21,7 @@ type Autoscaler struct {
 	// Nodes that its pods run on.
 	Nodes []string `json:"nodes,omitempty"`
 
-	// Discovery is the tag keys (and key=value pairs) of --node-group-auto-discovery=asg:tag=.
+	// Discovery is the tags of each --node-group-auto-discovery=asg:tag= flag: keys and key=value pairs, separated by commas.
 	Discovery []string `json:"discovery,omitempty"`
 	// Static are the group names of --nodes=min:max:name.
 	Static []string `json:"static,omitempty"`
@@ -42,30 +43,20 @@ type Autoscaler struct {
 // Stopped says that nothing of the Deployment runs, and that none is asked for.
 func (a Autoscaler) Stopped() bool { return a.Replicas == 0 && a.StatusReplicas == 0 && a.Pods == 0 }
 
-// Manages says whether this Cluster Autoscaler scales the group: it names it, or discovers it by the group's tags.
-// Discovery goes by the presence of every key; a value counts only where the flag has key=value.
+// Manages says whether this Cluster Autoscaler scales the group: it names it, or one of its discovery flags finds it.
 func (a Autoscaler) Manages(g NodeGroup) bool {
-	if slices.Contains(a.Static, g.AutoScalingGroup) {
-		return true
-	}
-	if len(a.Discovery) == 0 {
-		return false
-	}
-	for _, want := range a.Discovery {
-		key, value, exact := cut(want)
+	return slices.Contains(a.Static, g.AutoScalingGroup) ||
+		slices.ContainsFunc(a.Discovery, func(tags string) bool { return discovers(tags, g) })
+}
+
+// discovers goes by the presence of every key; a value counts only where the flag has key=value.
+func discovers(tags string, g NodeGroup) bool {
+	for tag := range strings.SplitSeq(tags, ",") {
+		key, value, exact := strings.Cut(tag, "=")
 		have, ok := g.Tag(key)
 		if !ok || (exact && have != value) {
 			return false
 		}
 	}
-	return true
-}
-
-func cut(pair string) (key, value string, found bool) {
-	for i := range len(pair) {
-		if pair[i] == '=' {
-			return pair[:i], pair[i+1:], true
-		}
-	}
-	return pair, "", false
+	return tags != ""
 }
