@@ -1,0 +1,71 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+func TestPaused(t *testing.T) {
+	old := func(a *inventory.Autoscaler) { a.LeaseRenewed = noon.Add(-leaseRenewal) }
+	hold := []string{"HoldLease kube-system/cluster-autoscaler"}
+	paused := func(actions []string, blockers ...string) decided {
+		return decided{phase: v1alpha1.PhasePaused, actions: actions, blockers: blockers}
+	}
+	cases := map[string]step{
+		"Fresh":     {reason: "nothing was begun", world: aWorld(), want: paused(nil)},
+		"Preparing": {reason: "Cluster Autoscaler is in charge", world: aWorld().snapshotTaken(), want: paused(nil)},
+		"Installing": {
+			reason: "an engine that serves nothing may wait", world: aWorld().engineInstalled(), want: paused(nil),
+		},
+		"Stopped": {
+			reason: "before the Lease is castoff's, whoever paused may start Cluster Autoscaler again", world: aWorld().released(), want: paused(nil),
+		},
+		"Draining": {
+			reason: "no eviction, no ending of instances", world: aWorld().shifting().draining("general-0", 2).draining("general-1", 0), want: paused(nil),
+		},
+		"LeaseIsOld": {
+			reason: "a pool that Karpenter serves must not get a second scaler while everybody sleeps",
+			world:  aWorld().shifting().withAutoscaler(old), want: paused(hold),
+		},
+		"LeaseOfAnother": {
+			reason: "the Lease of a Cluster Autoscaler that runs and leads is not taken from it", world: comesBack(leads), want: paused(nil),
+		},
+		"Standby": {
+			reason: "that of a standby is renewed",
+			world: comesBack(func(a *inventory.Autoscaler) {
+				a.LeaseRenewed = noon.Add(-leaseRenewal)
+			}),
+			want: paused(hold),
+		},
+		"EngineIsDown": {
+			reason: "an engine that is down does not let the Lease go", want: paused(hold),
+			world: aWorld().shifting().withAutoscaler(old).with(func(w *World) { w.Engine.ReadyReplicas = 0 }),
+		},
+	}
+	for name, tc := range cases {
+		tc.migration = aMigration().paused()
+		cases[name] = tc
+	}
+	run(t, cases)
+}
+
+func TestPausedIsStillShort(t *testing.T) {
+	pausedByHand := aMigration().paused().ledger(operation("EndInstances/general", "i-general-0", time.Second))
+	run(t, map[string]step{
+		"EffectUnderWay": {
+			reason:    "an effect that was asked for before the pause is still watched, and named",
+			migration: pausedByHand,
+			world:     aWorld().shifting(),
+			want:      decided{phase: v1alpha1.PhasePaused, blockers: []string{"Wait EffectNotVisible EndInstances/general"}},
+		},
+		"AnotherIsActive": {
+			reason:    "whose turn it is comes before whether it is paused",
+			migration: aMigration().paused(),
+			world:     aWorld().with(func(w *World) { w.OtherMigration = "older" }),
+			want:      decided{phase: v1alpha1.PhaseAssessing, blockers: []string{"Block AnotherMigrationActive migration/older"}},
+		},
+	})
+}
