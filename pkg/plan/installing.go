@@ -39,10 +39,11 @@ func installing(_ *ledger, l look) outcome {
 }
 
 // mendEngine is installing once pools are served: the engine may need an upgrade or a moment, but what it serves goes on.
+// The hand-over's step does not run meanwhile, so the Lease is kept here: an outage may outlast the hour that it holds.
 func mendEngine(l look) outcome {
 	o := outcome{done: true}
 	if l.Engine.ReadyReplicas == 0 {
-		o.done = false
+		o = holdLeases(l)
 		o.wait("EngineNotReady", "deployment/karpenter", "Karpenter serves the pools and none of its pods is Ready: "+
 			l.Engine.DeploymentMessage+" castoff evicts nothing until one is.")
 	}

@@ -202,6 +202,14 @@ func TestInstallingOnceServed(t *testing.T) {
 			want: decided{phase: v1alpha1.PhaseShifting, blockers: []string{"Wait EngineNotReady deployment/karpenter"}},
 			says: "CrashLoopBackOff. castoff evicts nothing",
 		},
+		"EngineIsDownForLong": {
+			reason: "Cluster Autoscaler's Lease outlasts an outage of the engine",
+			world: aWorld().shifting().with(func(w *World) { w.Engine.ReadyReplicas = 0 }).withAutoscaler(func(a *inventory.Autoscaler) {
+				a.LeaseRenewed = noon.Add(-leaseRenewal)
+			}),
+			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"HoldLease kube-system/cluster-autoscaler"},
+				blockers: []string{"Wait EngineNotReady deployment/karpenter"}},
+		},
 		"EngineHasOnePod": {
 			reason: "one Ready pod of two serves",
 			world:  aWorld().shifting().draining("general-0", 2).with(func(w *World) { w.Engine.ReadyReplicas = 1 }),
