@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// everyStage is a world at each stage of a migration.
+func everyStage() map[string]*scene {
+	return map[string]*scene{
+		"Fresh": aWorld(), "Blocked": aWorld().found(noRights), "SnapshotTaken": aWorld().snapshotTaken(), "Prepared": aWorld().prepared(),
+		"Installed": aWorld().engineInstalled(), "Quiet": aWorld().quiet(), "Released": aWorld().released(), "Served": aWorld().served(),
+		"HandedOver": aWorld().handedOver(), "Shifting": aWorld().shifting().draining("general-0", 2), "OneFinished": aWorld().shifting().finished("general"),
+		"Completed": aWorld().completed(), "Empty": {}, "TwoScalers": comesBack(leads),
+	}
+}
+
+func TestAllConditionsAreAlwaysThere(t *testing.T) {
+	for name, s := range everyStage() {
+		for how, m := range map[string]migrationOf{"running": aMigration(), "paused": aMigration().paused(), "manual": aMigration().manual()} {
+			d := Next(m.build(), s.build(), noon)
+			var kinds []string
+			for _, c := range d.Conditions {
+				kinds = append(kinds, c.Type)
+				if c.Reason == "" || c.Message == "" || c.Status == metav1.ConditionUnknown || c.Status == "" {
+					t.Errorf("%s, %s: condition %+v does not say what it knows", name, how, c)
+				}
+			}
+			if diff := cmp.Diff(v1alpha1.ConditionTypes, kinds); diff != "" {
+				t.Errorf("%s, %s: all nine conditions, in the order in which they are shown: -want, +got:\n%s", name, how, diff)
+			}
+		}
+	}
+}
+
+// kstatus is Ready, Reconciling and Stalled as one word of T and F, and Ready's reason.
+func kstatus(d Decision) string {
+	var out strings.Builder
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		out.WriteString(string(meta.FindStatusCondition(d.Conditions, kind).Status[0]))
+	}
+	return out.String() + " " + meta.FindStatusCondition(d.Conditions, v1alpha1.ConditionReady).Reason
+}
+
+func TestKstatus(t *testing.T) {
+	bare := inventory.BlockedPod{Reason: inventory.BlockedBare}
+	cases := map[string]struct {
+		reason    string
+		migration migrationOf
+		world     *scene
+		want      string
+	}{
+		"Working":    {"castoff is at work", aMigration(), aWorld(), "FTF Progressing"},
+		"Waiting":    {"what ends by itself needs no human", aMigration(), aWorld().quiet().withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas = 0 }), "FTF Progressing"},
+		"Blocked":    {"only a human can go on", aMigration(), aWorld().found(noRights), "FFT Blocked"},
+		"BlockedBit": {"one node needs a human, the others go on", aMigration(), aWorld().shifting().draining("general-0", 1, bare), "FTT Blocked"},
+		"Approval":   {"a human is asked", aMigration().manual(), aWorld(), "FFT AwaitingApproval"},
+		"Another":    {"one of two has to go", aMigration(), aWorld().with(func(w *World) { w.OtherMigration = "older" }), "FFT AnotherMigrationActive"},
+		"Paused":     {"a pause is what the user asked for: nothing is stalled", aMigration().paused(), aWorld().shifting(), "FFF Paused"},
+		"TwoScalers": {"an owner has to scale it down", aMigration().ledger(stopped(2)), comesBack(leads), "FFT Blocked"},
+		"Snapshot":   {"without a way back nothing goes on", aMigration(), aWorld().with(func(w *World) { w.SnapshotProblem = "gone" }), "FFT Blocked"},
+		"Soaking":    {"a soak ends by itself", aMigration(), aWorld().shifting().finished("general"), "FTF Progressing"},
+		"LastSoak":   {"it is not over before the last soak is", aMigration(), aWorld().completed(), "FTF Progressing"},
+		"Completed":  {"it rests where the user asked it to", aMigration().soaked(), aWorld().completed(), "TFF Completed"},
+		"Warned": {"a warning takes nothing from that", aMigration().soaked(), aWorld().completed().withAutoscaler(func(a *inventory.Autoscaler) {
+			a.Replicas, a.StatusReplicas, a.Pods = 1, 1, 1
+		}), "TFF Completed"},
+		"EngineIsDown": {"but an engine that is down does", aMigration().soaked(), aWorld().completed().with(func(w *World) { w.Engine.ReadyReplicas = 0 }), "FTF Progressing"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := kstatus(Next(tc.migration.build(), tc.world.build(), noon)); got != tc.want {
+				t.Errorf("%s: Ready, Reconciling, Stalled = %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestConditionsSayWhy(t *testing.T) {
+	cases := map[string]struct {
+		reason    string
+		migration migrationOf
+		world     *scene
+		condition string
+		want      string // status and reason
+		says      string
+	}{
+		"Blocked":           {"the first thing that needs a human is named", aMigration(), aWorld().found(emptyDirs, noRights), v1alpha1.ConditionReady, "False Blocked", "Permission (action/sqs:CreateQueue): denied"},
+		"HumanFirst":        {"a human's comes before what ends by itself", aMigration(), aWorld().prepared().with(func(w *World) { w.Identity.Conflict = "not ours" }), v1alpha1.ConditionStalled, "True Blocked", "IdentityConflict"},
+		"NothingStalls":     {"what is well says so", aMigration(), aWorld(), v1alpha1.ConditionStalled, "False Progressing", "Nothing needs a human."},
+		"PreflightBlocked":  {"the check is the reason", aMigration(), aWorld().found(emptyDirs, barePod), v1alpha1.ConditionPreflightPassed, "False BarePod", "pod/default/debug: no controller"},
+		"PreflightAccepted": {"an accepted risk passes", aMigration(), aWorld().found(accepted(barePod)), v1alpha1.ConditionPreflightPassed, "True Passed", "No check blocks."},
+		"NoSnapshot":        {"nothing is recorded", aMigration(), aWorld(), v1alpha1.ConditionSnapshotTaken, "False NotYet", "Nothing has been changed"},
+		"Snapshot":          {"it is recorded", aMigration(), aWorld().snapshotTaken(), v1alpha1.ConditionSnapshotTaken, "True Taken", "recorded"},
+		"BadSnapshot":       {"what is wrong with it is said", aMigration(), aWorld().with(func(w *World) { w.SnapshotProblem = "other digest" }), v1alpha1.ConditionSnapshotTaken, "False SnapshotUnusable", "other digest"},
+		"NoWayBack":         {"and that there is no way back", aMigration(), aWorld().with(func(w *World) { w.SnapshotProblem = "other digest" }), v1alpha1.ConditionRollbackAvailable, "False SnapshotUnusable", "other digest"},
+		"WayBackNotNeeded":  {"nothing was changed", aMigration(), aWorld(), v1alpha1.ConditionRollbackAvailable, "True NotYet", "Nothing has been changed"},
+		"WayBack":           {"everything is kept", aMigration().soaked(), aWorld().completed(), v1alpha1.ConditionRollbackAvailable, "True Taken", "restore-by-hand"},
+		"NoEngine":          {"it is not installed", aMigration(), aWorld(), v1alpha1.ConditionProvisionerReady, "False NotYet", "not installed"},
+		"EngineWithoutAWS":  {"an engine without a queue is not ready", aMigration(), aWorld().engineRunning(), v1alpha1.ConditionProvisionerReady, "False NotYet", ""},
+		"Engine":            {"all of it works", aMigration(), aWorld().engineInstalled(), v1alpha1.ConditionProvisionerReady, "True Installed", ""},
+		"CAServes":          {"one scaler", aMigration(), aWorld().quiet(), v1alpha1.ConditionSingleScaler, "True ClusterAutoscalerServes", ""},
+		"KarpenterServes":   {"one scaler", aMigration(), aWorld().handedOver(), v1alpha1.ConditionSingleScaler, "True KarpenterServes", ""},
+		"HalfServed":        {"one scaler each", aMigration(), aWorld().handedOver().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[1:] }), v1alpha1.ConditionSingleScaler, "True HandingOver", "Served by Karpenter: batch."},
+		"TwoServe":          {"both are named", aMigration(), comesBack(leads), v1alpha1.ConditionSingleScaler, "False TwoScalers", "general (Karpenter and kube-system/cluster-autoscaler)"},
+		"NodesLeft":         {"nodes are left", aMigration(), aWorld().shifting(), v1alpha1.ConditionNodesMigrated, "False NotYet", "Legacy nodes are left."},
+		"SizesLeft":         {"the last step is the sizes", aMigration(), aWorld().shifting().emptied("general", "batch"), v1alpha1.ConditionNodesMigrated, "False NotYet", ""},
+		"Migrated":          {"no node is left", aMigration().soaked(), aWorld().completed(), v1alpha1.ConditionNodesMigrated, "True Completed", "No legacy node is left."},
+		"NeverMigrated":     {"a cluster without legacy nodes was not migrated", aMigration(), aWorld().emptied("general", "batch"), v1alpha1.ConditionNodesMigrated, "False NotYet", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := Next(tc.migration.build(), tc.world.build(), noon)
+			c := meta.FindStatusCondition(d.Conditions, tc.condition)
+			if got := string(c.Status) + " " + c.Reason; got != tc.want || !strings.Contains(c.Message, tc.says) {
+				t.Errorf("%s: %s is %s (%q), want %s (%q)", tc.reason, tc.condition, got, c.Message, tc.want, tc.says)
+			}
+		})
+	}
+}
+
+func TestConditionsAreNotReadBack(t *testing.T) {
+	lying := aMigration()
+	for _, kind := range v1alpha1.ConditionTypes {
+		lying.m.Status.Conditions = append(lying.m.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Lie"})
+	}
+	lying.m.Status.Phase = v1alpha1.PhaseCompleted
+	got, want := Next(lying.build(), aWorld().shifting().build(), noon), Next(aMigration().build(), aWorld().shifting().build(), noon)
+	if got.Phase != want.Phase || !slices.Equal(got.Conditions, want.Conditions) {
+		t.Errorf("a phase or condition in the status changed the answer: %s %+v", got.Phase, got.Conditions)
+	}
+}
