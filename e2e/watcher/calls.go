@@ -84,29 +84,32 @@ func (c *calls) aws(call simapi.Call) {
 }
 
 func (j *Judge) observeAudit(at time.Time, event AuditEvent) {
-	c := &j.calls
-	counted := event.Stage == stageComplete && event.Verb != "watch" || event.Stage == stageStarted && event.Verb == "watch"
-	if !counted {
+	if done := event.Verb == "watch" && event.Stage == stageStarted || event.Verb != "watch" && event.Stage == stageComplete; !done {
 		return
 	}
-	byCastoff := event.User.Username == c.config.CastoffUser
-	if byCastoff {
-		c.counts.Kubernetes++
-		c.noteWrite(event)
+	if event.User.Username == j.config.CastoffUser {
+		j.calls.counts.Kubernetes++
+		j.calls.noteWrite(event)
 	}
-	if event.ObjectRef == nil || event.ObjectRef.Resource != "pods" || isDryRun(event.RequestURI) || event.ResponseStatus == nil {
-		return
+	if event.ObjectRef != nil && event.ObjectRef.Resource == "pods" && event.ResponseStatus != nil && !isDryRun(event.RequestURI) {
+		j.observePodRequest(at, event)
 	}
+}
+
+// observePodRequest takes in an eviction or a delete, by anybody.
+func (j *Judge) observePodRequest(at time.Time, event AuditEvent) {
+	c, byCastoff := &j.calls, event.User.Username == j.config.CastoffUser
 	pod := types.NamespacedName{Namespace: event.ObjectRef.Namespace, Name: event.ObjectRef.Name}
 	switch {
 	case event.Verb == "create" && event.ObjectRef.Subresource == "eviction":
 		j.observeEviction(at, event, pod)
-	case event.Verb == "delete" && event.ObjectRef.Subresource == "" && succeeded(event):
+	case event.ObjectRef.Subresource != "" || !succeeded(event):
+	case event.Verb == "delete":
 		c.removed(pod, event, "delete")
 		if byCastoff && !j.castoffsOwn(pod) {
 			c.deleted = append(c.deleted, fmt.Sprintf("%s castoff deleted pod %s", clockTime(event.StageTimestamp), pod))
 		}
-	case event.Verb == "deletecollection" && byCastoff && succeeded(event):
+	case event.Verb == "deletecollection" && byCastoff:
 		c.deleted = append(c.deleted, fmt.Sprintf("%s castoff deleted pods of namespace %s as a collection", clockTime(event.StageTimestamp), pod.Namespace))
 	}
 }

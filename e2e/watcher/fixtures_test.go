@@ -88,10 +88,7 @@ func labelled(key, value string) change[corev1.Pod] {
 func ownedBy(kind, name string) change[corev1.Pod] {
 	return func(p *corev1.Pod) { p.OwnerReferences[0].Kind, p.OwnerReferences[0].Name = kind, name }
 }
-func inNamespace(name string) change[corev1.Pod] {
-	return func(p *corev1.Pod) { p.Namespace = name }
-}
-func uid(u string) change[corev1.Pod] { return func(p *corev1.Pod) { p.UID = types.UID(u) } }
+
 
 // leaving is being deleted since then with a grace period of 30 s.
 func leaving(since float64) change[corev1.Pod] {

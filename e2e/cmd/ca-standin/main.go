@@ -89,8 +89,8 @@ func serve(ctx context.Context, ports ...string) error {
 			return fmt.Errorf("listening for probes: %w", err)
 		}
 		server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-		context.AfterFunc(ctx, func() { server.Close() })
-		go server.Serve(listener)
+		context.AfterFunc(ctx, func() { _ = server.Close() })
+		go func() { _ = server.Serve(listener) }() // ends with ctx
 	}
 	return nil
 }
