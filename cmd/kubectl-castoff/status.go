@@ -63,7 +63,7 @@ func (a *app) report() *cobra.Command {
 				return fmt.Errorf("reading Migration %s: %w", args[0], err)
 			}
 			if m.Status.Report == nil {
-				return fmt.Errorf("Migration %s has no report yet: is castoff running? kubectl get pods -n castoff-system", m.Name)
+				return fmt.Errorf("there is no report of Migration %s yet: is castoff running? kubectl get pods -n castoff-system", m.Name)
 			}
 			cm := &corev1.ConfigMap{}
 			key := types.NamespacedName{Namespace: m.Status.Report.Namespace, Name: m.Status.Report.Name}

@@ -75,15 +75,11 @@ func (a *autoscalingService) complementTemplates(spec *types.AutoScalingGroup) e
 		_, err := a.configuration(spec.LaunchConfigurationName)
 		return err
 	}
-	switch {
-	case spec.LaunchConfigurationName == nil && spec.LaunchTemplate == nil && mixed == nil:
-		return validation("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
-	case spec.LaunchConfigurationName != nil || spec.LaunchTemplate != nil && mixed != nil:
-		return validation("Only one of LaunchTemplate, LaunchConfigurationName and MixedInstancesPolicy may be given.")
-	case mixed == nil:
+	if err := checkTemplateChoice(spec); err != nil {
+		return err
+	}
+	if mixed == nil {
 		return a.complementTemplate(spec.LaunchTemplate)
-	case mixed.LaunchTemplate == nil || mixed.LaunchTemplate.LaunchTemplateSpecification == nil:
-		return validation("MixedInstancesPolicy must contain a LaunchTemplate with a LaunchTemplateSpecification.")
 	}
 	complementDistribution(mixed)
 	if err := a.complementTemplate(mixed.LaunchTemplate.LaunchTemplateSpecification); err != nil {
@@ -96,6 +92,20 @@ func (a *autoscalingService) complementTemplates(spec *types.AutoScalingGroup) e
 		if err := a.complementTemplate(o.LaunchTemplateSpecification); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkTemplateChoice refuses a group with none or two of the ways to say what is launched.
+func checkTemplateChoice(spec *types.AutoScalingGroup) error {
+	mixed := spec.MixedInstancesPolicy
+	switch {
+	case spec.LaunchConfigurationName == nil && spec.LaunchTemplate == nil && mixed == nil:
+		return validation("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
+	case spec.LaunchConfigurationName != nil || spec.LaunchTemplate != nil && mixed != nil:
+		return validation("Only one of LaunchTemplate, LaunchConfigurationName and MixedInstancesPolicy may be given.")
+	case mixed != nil && (mixed.LaunchTemplate == nil || mixed.LaunchTemplate.LaunchTemplateSpecification == nil):
+		return validation("MixedInstancesPolicy must contain a LaunchTemplate with a LaunchTemplateSpecification.")
 	}
 	return nil
 }

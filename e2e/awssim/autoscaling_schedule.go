@@ -46,6 +46,16 @@ func checkScheduledAction(a types.ScheduledUpdateGroupAction, now time.Time) err
 		return validation("Given start time is in the past")
 	case a.EndTime != nil && (!a.EndTime.After(now) || a.StartTime != nil && !a.EndTime.After(*a.StartTime)):
 		return validation("End time must be in the future and after the start time")
+	}
+	if err := checkScheduledSizes(a); err != nil {
+		return err
+	}
+	_, err := nextRun(a, now)
+	return err
+}
+
+func checkScheduledSizes(a types.ScheduledUpdateGroupAction) error {
+	switch {
 	case a.MinSize != nil && a.MaxSize != nil && *a.MinSize > *a.MaxSize:
 		return validation("Min size must not be greater than max size")
 	case a.DesiredCapacity != nil && a.MinSize != nil && *a.DesiredCapacity < *a.MinSize:
@@ -53,6 +63,5 @@ func checkScheduledAction(a types.ScheduledUpdateGroupAction, now time.Time) err
 	case a.DesiredCapacity != nil && a.MaxSize != nil && *a.DesiredCapacity > *a.MaxSize:
 		return validation("Desired capacity must be less than or equal to max size")
 	}
-	_, err := nextRun(a, now)
-	return err
+	return nil
 }

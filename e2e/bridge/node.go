@@ -73,7 +73,7 @@ func newNode(instance simapi.Instance, r registration, kubeletVersion string) *c
 			},
 			NodeInfo: corev1.NodeSystemInfo{
 				Architecture: instance.Architecture, OperatingSystem: "linux", KubeletVersion: kubeletVersion,
-				KubeProxyVersion: kubeletVersion, ContainerRuntimeVersion: "containerd://2.1.0", KernelVersion: "6.12", OSImage: "Amazon Linux 2023 (simulated)",
+				ContainerRuntimeVersion: "containerd://2.1.0", KernelVersion: "6.12", OSImage: "Amazon Linux 2023 (simulated)",
 				MachineID: instance.ID, SystemUUID: instance.ID, BootID: instance.ID,
 			},
 		},

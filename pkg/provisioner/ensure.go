@@ -91,7 +91,7 @@ func ensure[T client.Object](ctx context.Context, c *Client, t target[T]) error 
 }
 
 func copyOf[T client.Object](object T) T {
-	return object.DeepCopyObject().(T) //nolint:errcheck // a copy has its original's type
+	return object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 }
 
 func merge(base, over map[string]string) map[string]string {

@@ -90,7 +90,11 @@ func serve(ctx context.Context, ports ...string) error {
 		}
 		server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 		context.AfterFunc(ctx, func() { _ = server.Close() })
-		go func() { _ = server.Serve(listener) }() // ends with ctx
+		go func() {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				fmt.Fprintln(os.Stderr, "serving probes ended:", err)
+			}
+		}()
 	}
 	return nil
 }
