@@ -89,7 +89,6 @@ func ownedBy(kind, name string) change[corev1.Pod] {
 	return func(p *corev1.Pod) { p.OwnerReferences[0].Kind, p.OwnerReferences[0].Name = kind, name }
 }
 
-
 // leaving is being deleted since then with a grace period of 30 s.
 func leaving(since float64) change[corev1.Pod] {
 	return func(p *corev1.Pod) {
