@@ -1,0 +1,76 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+func TestEntries(t *testing.T) {
+	g := inventory.NodeGroup{Name: "batch", AutoScalingGroup: "eks-batch"}
+	cases := map[string]struct {
+		reason string
+		action Ledgered
+		want   string
+	}{
+		"Policies":     {"names may hold spaces and commas, but no colon", DisablePolicies{Group: g, Names: []string{"scale, out", "in"}}, "DisablePolicies/eks-batch scale, out:in"},
+		"Schedules":    {"by name", DeleteScheduledActions{Group: "eks-batch", Names: []string{"night", "day"}}, "DeleteScheduledActions/eks-batch night:day"},
+		"Interruption": {"there is one of it", EnsureInterruption{}, "EnsureInterruption/interruption "},
+		"Identity":     {"there is one of it", EnsureIdentity{}, "EnsureIdentity/identity "},
+		"CRDs":         {"the definitions and the release are one thing after the other", InstallCRDs{}, "InstallCRDs/engine "},
+		"Engine":       {"the definitions and the release are one thing after the other", InstallEngine{}, "InstallEngine/engine "},
+		"Processes":    {"by name", SuspendProcesses{Group: "eks-batch", Processes: []string{"Launch", "AZRebalance"}}, "SuspendProcesses/eks-batch Launch:AZRebalance"},
+		"Rebalance":    {"off is the only target", StopRebalance{Group: "eks-batch"}, "StopRebalance/eks-batch "},
+		"Lifetime":     {"for ever is the only target", KeepInstances{Group: "eks-batch"}, "KeepInstances/eks-batch "},
+		"Stop":         {"a Deployment by its namespace too", StopAutoscaler{Autoscaler: anAutoscaler("ca")}, "StopAutoscaler/kube-system/ca 0"},
+		"Size":         {"a managed node group's entry is that of its Auto Scaling group, so that one change is under way on it", SetGroupSize{Group: g, Min: 0, Max: 1, Desired: 7}, "SetGroupSize/eks-batch 0/1/7"},
+		"End":          {"the ids, not their number: the entry is absolute even if the call is not", EndInstances{Group: "eks-batch", IDs: []string{"i-1", "i-2"}}, "EndInstances/eks-batch i-1:i-2"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			kind, target, detail := tc.action.Entry()
+			if got := kind + "/" + target + " " + detail; got != tc.want {
+				t.Errorf("%s: Entry() = %q, want %q", tc.reason, got, tc.want)
+			}
+			if want := strings.TrimPrefix(strings.Split(tell(tc.action), " ")[0], "plan."); kind != want {
+				t.Errorf("an entry's kind is its action's name: %q, want %q", kind, want)
+			}
+		})
+	}
+}
+
+func TestAHundredInstancesFitAnEntry(t *testing.T) {
+	const detailSize = 2560 // MaxLength of Operation.detail
+	var ids []string
+	for range endAtOnce {
+		ids = append(ids, "i-0123456789abcdef0")
+	}
+	if _, _, detail := (EndInstances{IDs: ids}).Entry(); len(detail) > detailSize {
+		t.Errorf("%d ids make an entry of %d characters, and the API server takes %d", endAtOnce, len(detail), detailSize)
+	}
+}
+
+// TestTheSetIsClosed: what changes the cluster's own objects is visible at once and needs no ledger; all else does.
+func TestTheSetIsClosed(t *testing.T) {
+	atOnce := []Action{
+		SaveSnapshot{}, MarkNode{}, EnsureNodeClass{}, StartCanary{}, MarkCanaryPassed{}, EndCanary{}, HoldLease{}, StripLeftovers{},
+		EnsureNodePool{}, FenceNode{}, BeginDrain{}, EvictPods{},
+	}
+	late := []Action{
+		DisablePolicies{}, DeleteScheduledActions{}, EnsureInterruption{}, EnsureIdentity{}, InstallCRDs{}, InstallEngine{}, SuspendProcesses{},
+		StopRebalance{}, KeepInstances{}, StopAutoscaler{}, SetGroupSize{}, EndInstances{},
+	}
+	for _, a := range atOnce {
+		a.action()
+		if _, ok := a.(Ledgered); ok {
+			t.Errorf("%T is visible at once", a)
+		}
+	}
+	for _, a := range late {
+		a.action()
+		if _, ok := a.(Ledgered); !ok {
+			t.Errorf("%T is visible late: it has to be in the ledger before it is made", a)
+		}
+	}
+}
