@@ -7,6 +7,7 @@ import (
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -18,7 +19,7 @@ const (
 	consolidateAfter = "10m"
 	// never: nodes of an Auto Scaling group do not expire unless the group has a maximum instance lifetime.
 	never = "Never"
-	// archAnnotation values by EC2's architecture.
+	// ec2Arm is EC2's word for arm64 images; all others that EKS knows are x86_64.
 	ec2Arm = "arm64"
 )
 
@@ -46,8 +47,13 @@ func (p *pool) nodePool(types []string) *karpv1.NodePool {
 	}
 }
 
+// ownLabels leaves the cluster's name out where it is no label value: EKS allows 100 characters and any ending.
 func (p *pool) ownLabels() map[string]string {
-	return map[string]string{v1alpha1.LabelPool: p.name, v1alpha1.LabelCluster: p.cluster.Name}
+	labels := map[string]string{v1alpha1.LabelPool: p.name}
+	if len(validation.IsValidLabelValue(p.cluster.Name)) == 0 {
+		labels[v1alpha1.LabelCluster] = p.cluster.Name
+	}
+	return labels
 }
 
 // requirements keeps exactly what the groups launch: widening the instance types is the user's choice, not castoff's.
@@ -60,8 +66,8 @@ func (p *pool) requirements(types []string) []karpv1.NodeSelectorRequirementWith
 		in(karpv1.CapacityTypeLabelKey, p.capacityTypes()...),
 		in(corev1.LabelOSStable, string(corev1.Linux)),
 	}
-	if arch := p.architecture(); arch != "" {
-		out = append(out, in(corev1.LabelArchStable, arch))
+	if archs := p.architectures(); len(archs) > 0 {
+		out = append(out, in(corev1.LabelArchStable, archs...))
 	}
 	if p.first().LaunchTemplate.Tenancy == "dedicated" {
 		out = append(out, in(awsv1.LabelInstanceTenancy, "dedicated"))
@@ -69,16 +75,21 @@ func (p *pool) requirements(types []string) []karpv1.NodeSelectorRequirementWith
 	return out
 }
 
-// architecture is known from the image; without one the instance types alone decide.
-func (p *pool) architecture() string {
-	image := p.first().LaunchTemplate.Image
-	switch {
-	case image == nil || image.Architecture == "":
-		return ""
-	case image.Architecture == ec2Arm:
-		return karpv1.ArchitectureArm64
+// architectures are known from the images; where one is not, the instance types alone decide.
+func (p *pool) architectures() []string {
+	var out []string
+	for _, g := range p.groups {
+		image := g.LaunchTemplate.Image
+		switch {
+		case image == nil || image.Architecture == "":
+			return nil
+		case image.Architecture == ec2Arm:
+			out = append(out, karpv1.ArchitectureArm64)
+		default:
+			out = append(out, karpv1.ArchitectureAmd64)
+		}
 	}
-	return karpv1.ArchitectureAmd64
+	return slices.Compact(slices.Sorted(slices.Values(out)))
 }
 
 func (p *pool) instanceTypes() []string {
@@ -118,13 +129,16 @@ func typesOf(g inventory.NodeGroup) []string {
 // capacityTypes says spot, on-demand, or both. How many of each, Karpenter does not keep: that is listed.
 func (p *pool) capacityTypes() []string {
 	spot, onDemand := false, false
-	for _, g := range p.groups {
+	for i, g := range p.groups {
 		s, o := capacityOf(g)
 		if s && o {
 			m := g.MixedInstances
 			p.note(g, "mixedInstancesPolicy.instancesDistribution",
 				"Karpenter chooses between spot and on-demand by price and availability; it keeps neither a base nor a percentage"+distribution(m)+".",
 				"Make a second NodePool for on-demand with a weight, or spread by karpenter.sh/capacity-type.")
+		}
+		if i > 0 && (s != spot || o != onDemand) {
+			p.note(g, "capacity type", "The groups of the pool do not all launch the same; Karpenter chooses between spot and on-demand by price and availability.", "Put the group into a pool of its own.")
 		}
 		spot, onDemand = spot || s, onDemand || o
 	}

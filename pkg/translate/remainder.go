@@ -2,7 +2,6 @@ package translate
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
@@ -11,6 +10,7 @@ import (
 func (p *pool) remainder() {
 	for _, g := range p.groups {
 		p.remainderOfTemplate(g)
+		p.remainderOfMixedInstances(g)
 		p.remainderOfGroup(g)
 	}
 }
@@ -32,25 +32,56 @@ func (p *pool) remainderOfTemplate(g inventory.NodeGroup) {
 	if lt.Metadata != nil && lt.Metadata.Tags == "enabled" {
 		p.note(g, "metadataOptions.instanceMetadataTags", "An EC2NodeClass cannot turn instance tags in the metadata service on.", "Pods that read tags there need another way.")
 	}
-	if custom(lt.UserData) {
-		p.note(g, "userData", "The user data does more than join the cluster; only its node labels and taints are carried over in this version.",
-			"Put the rest into the EC2NodeClass's spec.userData before the hand-over.")
+	if g.Managed == nil || g.Managed.OwnLaunchTemplate { // else the user data is EKS's own, and Karpenter writes the same
+		p.remainderOfUserData(g)
+	}
+	if lt.Asked == "$Latest" || lt.Asked == "$Default" {
+		p.note(g, "launch template version "+lt.Asked, "The EC2NodeClass is made from version "+lt.Version+" and does not follow the template.", "Change the EC2NodeClass where you changed the template.")
 	}
 	for _, field := range lt.Other {
 		p.note(g, "launchTemplate."+field, "castoff does not know this setting.", "Check whether the nodes need it, and set it in the EC2NodeClass by hand.")
 	}
 }
 
+func (p *pool) remainderOfMixedInstances(g inventory.NodeGroup) {
+	m := g.MixedInstances
+	if m == nil {
+		return
+	}
+	if m.SpotMaxPrice != "" {
+		p.note(g, "spotMaxPrice "+m.SpotMaxPrice, "Karpenter never pays more than the on-demand price, and knows no other bound.", "Nothing, or restrict the instance types.")
+	}
+	if m.SpotStrategy != "" && m.SpotStrategy != "price-capacity-optimized" {
+		p.note(g, "spotAllocationStrategy "+m.SpotStrategy, "Karpenter asks for price-capacity-optimized.", "Nothing.")
+	}
+	if m.OnDemandStrategy != "" && m.OnDemandStrategy != "lowest-price" {
+		p.note(g, "onDemandAllocationStrategy "+m.OnDemandStrategy, "Karpenter launches the cheapest type that fits.", "Restrict the instance types if the order matters.")
+	}
+	for _, o := range m.Overrides {
+		if o.Weight != "" && o.Weight != "1" {
+			p.note(g, "weight "+o.Weight+" of "+o.InstanceType, "Karpenter counts what pods ask for, not weights.", "Nothing.")
+		}
+		if o.Requirements {
+			p.note(g, "instanceRequirements", fmt.Sprintf("The NodePool has the %d instance types that fit today; types to come are not added.", len(o.Types)), "Replace the list by requirements on karpenter.k8s.aws labels.")
+		}
+	}
+}
+
 func (p *pool) remainderOfGroup(g inventory.NodeGroup) {
-	if m := g.MixedInstances; m != nil {
-		if m.SpotMaxPrice != "" {
-			p.note(g, "spotMaxPrice "+m.SpotMaxPrice, "Karpenter never pays more than the on-demand price, and knows no other bound.", "Nothing, or restrict the instance types.")
-		}
-		for _, o := range m.Overrides {
-			if o.Weight != "" && o.Weight != "1" {
-				p.note(g, "weight "+o.Weight+" of "+o.InstanceType, "Karpenter counts what pods ask for, not weights.", "Nothing.")
-			}
-		}
+	if g.Managed != nil && g.Managed.CapacityType == "CAPACITY_BLOCK" {
+		p.note(g, "capacityType CAPACITY_BLOCK", "Reserved capacity is not translated in this version; the NodePool launches on-demand.", "Add capacityReservationSelectorTerms and the capacity type reserved by hand, or leave the group to Cluster Autoscaler.")
+	}
+	if g.CapacityRebalance {
+		p.note(g, "capacityRebalance", "Karpenter acts on spot interruption warnings, not on rebalance recommendations.", "Nothing.")
+	}
+	if n := len(g.ScalingPolicies) + len(g.ScheduledActions); n > 0 {
+		p.note(g, fmt.Sprintf("%d scaling policies and scheduled actions", n), "Karpenter launches for pods that wait, for nothing else.", "Scale the workloads at those times instead of the nodes.")
+	}
+	if g.NewInstancesProtected {
+		p.note(g, "newInstancesProtectedFromScaleIn", "Karpenter's instances are in no Auto Scaling group.", "Annotate pods that must not be moved with karpenter.sh/do-not-disrupt.")
+	}
+	if g.Min > 0 {
+		p.note(g, fmt.Sprintf("minSize %d", g.Min), "A NodePool has no least number of nodes: empty ones go.", "Run low-priority placeholder pods if spare capacity is needed.")
 	}
 	if len(g.LifecycleHooks) > 0 {
 		p.note(g, fmt.Sprintf("%d lifecycle hooks", len(g.LifecycleHooks)), "Karpenter's instances are in no Auto Scaling group, so its lifecycle hooks do not run.", "Move what they do to a DaemonSet or to EventBridge.")
@@ -61,19 +92,13 @@ func (p *pool) remainderOfGroup(g inventory.NodeGroup) {
 	p.note(g, fmt.Sprintf("maxSize %d", g.Max), "A NodePool is limited by resources, not by a number of nodes; none is set.", "Set spec.limits on the NodePool to what you are ready to pay for.")
 }
 
-// custom says whether user data does anything but join the cluster. Comments, boundaries and the join itself do not count.
-func custom(userData string) bool {
-	if strings.Contains(userData, "node.eks.aws") && !strings.Contains(userData, "#!/") {
-		return false
+func (p *pool) remainderOfUserData(g inventory.NodeGroup) {
+	u := readUserData(g.LaunchTemplate.UserData)
+	if u.script {
+		p.note(g, "userData", "The user data does more than join the cluster; only its node labels and taints are carried over in this version.",
+			"Put the rest into the EC2NodeClass's spec.userData before the hand-over.")
 	}
-	for line := range strings.Lines(userData) {
-		line = strings.TrimSpace(line)
-		switch {
-		case line == "", strings.HasPrefix(line, "#"), strings.HasPrefix(line, "--"), strings.HasPrefix(line, "MIME-Version"),
-			strings.HasPrefix(line, "Content-"), strings.HasPrefix(line, "set "), strings.Contains(line, "/etc/eks/bootstrap.sh"):
-		default:
-			return true
-		}
+	for _, setting := range u.rest {
+		p.note(g, "userData "+setting, "Karpenter starts its nodes with settings of its own.", "Set it in the EC2NodeClass, in spec.kubelet or spec.userData, if the nodes need it.")
 	}
-	return false
 }

@@ -49,6 +49,7 @@ func Pool(cluster inventory.Cluster, p inventory.Pool, groups []inventory.NodeGr
 		return inventory.Target{}, err
 	}
 	nodePool := t.nodePool(types)
+	t.differences()
 	t.remainder()
 	nodeClass.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodeClass.Spec)}
 	nodePool.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodePool.Spec)}
