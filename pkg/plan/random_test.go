@@ -1,0 +1,321 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// stages of a migration, in order.
+var stages = []func(*scene) *scene{
+	func(s *scene) *scene { return s },
+	(*scene).snapshotTaken, (*scene).prepared,
+	func(s *scene) *scene { return s.prepared().awsReady().engineRunning() },
+	func(s *scene) *scene { // the canary of one EC2NodeClass ran
+		s.engineInstalled().canary("general", time.Minute, func(c *inventory.Canary) { c.PodRan = true })
+		delete(s.w.Engine.NodeClasses[0].Annotations, v1alpha1.AnnotationCanaryPassed)
+		return s
+	},
+	(*scene).engineInstalled, (*scene).quiet, (*scene).released, (*scene).served, (*scene).handedOver,
+	(*scene).shifting, (*scene).shifting, (*scene).shifting, // where there is most to lose
+	func(s *scene) *scene { return s.shifting().emptied("general") },
+	func(s *scene) *scene { return s.shifting().finished("general") },
+	(*scene).completed,
+}
+
+// randomCase is a migration at some stage, in a world to which things have happened. The same seed makes the same one.
+func randomCase(seed int64) (migrationOf, *scene) {
+	r := rand.New(rand.NewSource(seed))
+	s, m := randomStage(r)
+	for range 20 { // some nodes are being drained, in whatever state
+		if len(s.w.Nodes) > 0 && s.w.Snapshot != nil && r.Intn(3) == 0 {
+			s.draining(s.w.Nodes[r.Intn(len(s.w.Nodes))].Name, r.Intn(3))
+		}
+	}
+	for _, happens := range disturbances {
+		if r.Intn(8) == 0 {
+			happens(r, s)
+		}
+	}
+	for _, changes := range wishes {
+		if r.Intn(8) == 0 {
+			m = changes(r, m)
+		}
+	}
+	return m, s
+}
+
+// randomStage is an undisturbed world of some size at some stage.
+func randomStage(r *rand.Rand) (*scene, migrationOf) {
+	s := aWorld()
+	for range r.Intn(8) {
+		s.join([]string{"general", "batch", "system"}[r.Intn(3)])
+	}
+	if r.Intn(2) == 0 {
+		s.scaled("general", "cpu", "night")
+	}
+	m := aMigration().soak(int32(r.Intn(2) * 600))
+	if r.Intn(2) == 0 {
+		m = m.soaked()
+	}
+	return stages[r.Intn(len(stages))](s), m
+}
+
+func anyGroup(r *rand.Rand, s *scene) *inventory.NodeGroup {
+	if len(s.w.Groups) == 0 {
+		return &inventory.NodeGroup{}
+	}
+	return &s.w.Groups[r.Intn(len(s.w.Groups))]
+}
+
+func anyNode(r *rand.Rand, s *scene) *inventory.Node {
+	if len(s.w.Nodes) == 0 {
+		return &inventory.Node{Labels: map[string]string{}, Annotations: map[string]string{}}
+	}
+	return &s.w.Nodes[r.Intn(len(s.w.Nodes))]
+}
+
+// disturbances are what users, GitOps, AWS and Kubernetes do to a world.
+var disturbances = []func(*rand.Rand, *scene){
+	func(r *rand.Rand, s *scene) { // Cluster Autoscaler comes back, in one of the ways in which it can
+		s.withAutoscaler(func(a *inventory.Autoscaler) {
+			a.Replicas, a.StatusReplicas, a.Pods = int32(r.Intn(2)), int32(r.Intn(2)), r.Intn(2)
+			a.LeaderElect = r.Intn(3) > 0
+			a.LeaseHolder = []string{"", "ca-7", v1alpha1.LeaseIdentity}[r.Intn(3)]
+			a.LeaseRenewed = noon.Add(-time.Duration(r.Intn(3600)) * time.Second)
+		})
+	},
+	func(r *rand.Rand, s *scene) { // a second one
+		other := anAutoscaler("other")
+		other.Discovery, other.Static = nil, []string{anyGroup(r, s).AutoScalingGroup}
+		s.w.Autoscalers = append(s.w.Autoscalers, other)
+	},
+	func(_ *rand.Rand, s *scene) { s.w.Autoscalers = append(s.w.Autoscalers[:0:0], inventory.Autoscaler{}) },
+	func(r *rand.Rand, s *scene) { anyGroup(r, s).SuspendedProcesses = nil },
+	func(r *rand.Rand, s *scene) {
+		g := anyGroup(r, s)
+		g.CapacityRebalance, g.MaxInstanceLifetime = true, 86400
+	},
+	func(r *rand.Rand, s *scene) {
+		g := anyGroup(r, s)
+		g.Min, g.Max, g.Desired = int32(r.Intn(3)), 3+int32(r.Intn(3)), 3
+	},
+	func(r *rand.Rand, s *scene) {
+		g := anyGroup(r, s)
+		g.ScalingPolicies = append(g.ScalingPolicies, inventory.ScalingPolicy{Name: "new", Active: true})
+	},
+	func(r *rand.Rand, s *scene) { // instances in whatever state
+		g := anyGroup(r, s)
+		for i := range g.Instances {
+			g.Instances[i].Lifecycle = []string{"InService", "InService", "Pending", "Terminating", "Terminating:Wait", "Standby", ""}[r.Intn(7)]
+		}
+	},
+	func(r *rand.Rand, s *scene) { s.join([]string{"general", "batch"}[r.Intn(2)]) },
+	func(r *rand.Rand, s *scene) { // a node goes, or its instance is not known
+		if name := anyNode(r, s).Name; r.Intn(2) == 0 {
+			s.w.Nodes = slices.DeleteFunc(s.w.Nodes, func(n inventory.Node) bool { return n.Name == name })
+			return
+		}
+		anyNode(r, s).InstanceID = ""
+	},
+	func(r *rand.Rand, s *scene) {
+		n := anyNode(r, s)
+		n.Unschedulable, n.Taints = r.Intn(2) == 0, nil
+	},
+	func(r *rand.Rand, s *scene) {
+		n := anyNode(r, s)
+		n.Taints = append(n.Taints, corev1.Taint{Key: taintToBeDeleted, Effect: corev1.TaintEffectNoSchedule})
+	},
+	func(r *rand.Rand, s *scene) { anyNode(r, s).Annotations, anyNode(r, s).Labels = nil, nil },
+	func(r *rand.Rand, s *scene) { // pods on a node: more, none, held, or nobody looked
+		n := anyNode(r, s).Name
+		delete(s.w.Drains, n)
+		if r.Intn(2) == 0 {
+			s.w.Drains[n] = inventory.DrainState{Node: n, Evictable: r.Intn(3), Blocked: []inventory.BlockedPod{{Reason: inventory.BlockedBare}}}
+		}
+	},
+	func(r *rand.Rand, s *scene) { s.w.PendingPods = r.Intn(5) },
+	func(r *rand.Rand, s *scene) {
+		s.w.Engine.ReadyReplicas = int32(r.Intn(2))
+		s.w.Engine.ReleaseCurrent = r.Intn(2) == 0
+	},
+	func(_ *rand.Rand, s *scene) { s.w.Engine.NodePools = nil },
+	func(_ *rand.Rand, s *scene) {
+		for i := range s.w.Engine.NodePools {
+			s.w.Engine.NodePools[i].Status.Conditions = nil
+		}
+		for i := range s.w.Engine.NodeClasses {
+			s.w.Engine.NodeClasses[i].Status.Conditions = nil
+		}
+	},
+	func(r *rand.Rand, s *scene) {
+		s.canary("general", time.Duration(r.Intn(20))*time.Minute, func(c *inventory.Canary) { c.Pod, c.PodRan = r.Intn(2) == 0, r.Intn(2) == 0 })
+	},
+	func(_ *rand.Rand, s *scene) { clear(s.w.Engine.NodeClassHashes) },
+	func(_ *rand.Rand, s *scene) {
+		s.w.Interruption.Conflict, s.w.Identity.Conflict = "not ours", "not ours"
+	},
+	func(_ *rand.Rand, s *scene) { delete(s.w.Targets, "general") },
+	func(_ *rand.Rand, s *scene) { s.w.Snapshot, s.w.SnapshotProblem = nil, "its digest is another" },
+	func(r *rand.Rand, s *scene) {
+		s.found([]inventory.Finding{barePod, noRights, emptyDirs, accepted(barePod)}[r.Intn(4)])
+	},
+	func(_ *rand.Rand, s *scene) { s.w.OtherMigration = "older" },
+	func(_ *rand.Rand, s *scene) { s.w.Groups = s.w.Groups[1:] },
+	func(_ *rand.Rand, s *scene) {
+		s.w.Pools = append(s.w.Pools, inventory.Pool{Name: "ghost", NodeGroups: []string{"ghost", "general"}})
+	},
+	func(_ *rand.Rand, s *scene) { s.w.Nodes, s.w.Drains, s.w.Targets = nil, nil, nil },
+}
+
+// wishes are what users write into the spec, and what earlier looks left in the status.
+var wishes = []func(*rand.Rand, migrationOf) migrationOf{
+	func(_ *rand.Rand, m migrationOf) migrationOf { return m.paused() },
+	func(r *rand.Rand, m migrationOf) migrationOf {
+		return m.manual([][]v1alpha1.ApprovalStep{nil, {v1alpha1.ApproveStart}, {v1alpha1.ApproveStart, v1alpha1.ApproveHandOver}}[r.Intn(3)]...)
+	},
+	func(r *rand.Rand, m migrationOf) migrationOf {
+		return m.maxUnavailable([]string{"1", "7", "1%", "100%", "nonsense", "-3"}[r.Intn(6)])
+	},
+	func(_ *rand.Rand, m migrationOf) migrationOf {
+		m.m.Spec.Strategy.MaxUnavailableNodes, m.m.Spec.Strategy.SoakSeconds = nil, nil
+		return m
+	},
+	func(r *rand.Rand, m migrationOf) migrationOf { return m.ledger(stopped(1 + int32(r.Intn(2)))) },
+	randomLedger, randomLedger,
+}
+
+// randomLedger adds entries of every kind and age, and some that no castoff writes.
+func randomLedger(r *rand.Rand, m migrationOf) migrationOf {
+	kinds := []string{kindSuspendProcesses, kindSetGroupSize, kindEndInstances, kindStopRebalance, kindDisablePolicies, "Unknown"}
+	for range r.Intn(ledgerSize) {
+		op := operation(fmt.Sprintf("%s/%s", kinds[r.Intn(len(kinds))], []string{"general", "eks-batch", "gone", ""}[r.Intn(4)]), "i-general-0", time.Duration(r.Intn(90))*time.Second)
+		if slices.ContainsFunc(m.m.Status.Operations, func(o v1alpha1.Operation) bool { return o.ID == op.ID }) || len(m.m.Status.Operations) >= ledgerSize {
+			continue // the API server refuses both
+		}
+		switch r.Intn(4) {
+		case 0:
+			op = closed(op)
+		case 1:
+			op = failed(op)
+		case 2:
+			op.StartTime = nil
+		}
+		m = m.ledger(op)
+	}
+	return m
+}
+
+// largeWorld is one in the middle of shifting with so many nodes, twenty of them being drained.
+func largeWorld(nodes int) (migrationOf, *scene) {
+	s := aWorld()
+	for i := range nodes - len(s.w.Nodes) {
+		s.join([]string{"general", "batch"}[i%2])
+	}
+	s.shifting()
+	for i := range 20 {
+		s.draining(fmt.Sprintf("general-%d", i), i%3, inventory.BlockedPod{Pod: types.NamespacedName{Namespace: "shop", Name: "cart"}, Reason: inventory.BlockedByPDB})
+	}
+	m := aMigration()
+	v := intstr.FromString("10%")
+	m.m.Spec.Strategy.MaxUnavailableNodes = &v
+	return m, s
+}
+
+// effect makes an action on the scene, as the ports and the world behind them would.
+func (s *scene) effect(action Action, now time.Time) {
+	switch a := action.(type) {
+	case SaveSnapshot:
+		s.w.Snapshot = a.Snapshot
+	case MarkNode:
+		s.node(a.Node).Annotations[v1alpha1.AnnotationLegacy] = a.Pool
+	case EnsureNodeClass:
+		s.nodeClass(a.NodeClass.Name).w.Engine.NodeClassHashes[a.NodeClass.Name] = "spec-of-" + a.NodeClass.Name
+	case StartCanary:
+		s.canary(a.Target.Pool, 0, func(c *inventory.Canary) { c.PodRan, c.Since = true, now })
+	case MarkCanaryPassed:
+		for i := range s.w.Engine.NodeClasses {
+			if s.w.Engine.NodeClasses[i].Name == a.Pool {
+				s.w.Engine.NodeClasses[i].Annotations[v1alpha1.AnnotationCanaryPassed] = a.Hash
+			}
+		}
+	case EndCanary:
+		s.w.Engine.Canaries = slices.DeleteFunc(s.w.Engine.Canaries, func(c inventory.Canary) bool { return c.Pool == a.Pool })
+	case HoldLease:
+		s.withAutoscaler(func(ca *inventory.Autoscaler) { ca.LeaseHolder, ca.LeaseRenewed = v1alpha1.LeaseIdentity, now })
+	case StripLeftovers:
+		n := s.node(a.Node)
+		n.Taints = slices.DeleteFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == taintToBeDeleted || t.Key == taintCandidate })
+	case EnsureNodePool:
+		s.ensureNodePool(a.NodePool)
+	case FenceNode:
+		fenceIt(s.node(a.Node))
+	case BeginDrain:
+		s.draining(a.Node, 2)
+	case EvictPods:
+		d := s.w.Drains[a.Node]
+		s.w.Drains[a.Node] = inventory.DrainState{Node: a.Node, Evictable: max(0, d.Evictable-1)}
+	case Ledgered:
+		s.lateEffect(a)
+	}
+}
+
+func (s *scene) ensureNodePool(np *karpv1.NodePool) {
+	s.w.Engine.NodePools = slices.DeleteFunc(s.w.Engine.NodePools, func(o karpv1.NodePool) bool { return o.Name == np.Name })
+	made := *np.DeepCopy()
+	made.Status.Conditions = slices.Clone(readyPool.Status.Conditions)
+	s.w.Engine.NodePools = append(s.w.Engine.NodePools, made)
+}
+
+// lateEffect makes an action whose effect is outside the cluster's own objects.
+func (s *scene) lateEffect(action Ledgered) {
+	switch a := action.(type) {
+	case EnsureInterruption:
+		s.w.Interruption.Ready = true
+	case EnsureIdentity:
+		s.w.Identity.Ready = true
+	case InstallCRDs:
+		s.w.Engine.CRDsCurrent = true
+	case InstallEngine:
+		s.engineRunning()
+	case StopAutoscaler:
+		s.withAutoscaler(func(ca *inventory.Autoscaler) { ca.Replicas, ca.StatusReplicas, ca.Pods = 0, 0, 0 })
+	default:
+		s.groupEffect(a)
+	}
+}
+
+// groupEffect makes an action on an Auto Scaling group.
+func (s *scene) groupEffect(action Ledgered) {
+	_, target, _ := action.Entry()
+	g := &s.w.Groups[slices.IndexFunc(s.w.Groups, func(g inventory.NodeGroup) bool { return g.AutoScalingGroup == target })]
+	switch a := action.(type) {
+	case DisablePolicies:
+		for i := range g.ScalingPolicies {
+			g.ScalingPolicies[i].Active = g.ScalingPolicies[i].Active && !slices.Contains(a.Names, g.ScalingPolicies[i].Name)
+		}
+	case DeleteScheduledActions:
+		g.ScheduledActions = slices.DeleteFunc(slices.Clone(g.ScheduledActions), func(x inventory.ScheduledAction) bool { return slices.Contains(a.Names, x.Name) })
+	case SuspendProcesses:
+		g.SuspendedProcesses = append(slices.Clone(g.SuspendedProcesses), a.Processes...)
+	case StopRebalance:
+		g.CapacityRebalance = false
+	case KeepInstances:
+		g.MaxInstanceLifetime = 0
+	case SetGroupSize:
+		g.Min, g.Max, g.Desired = a.Min, a.Max, a.Desired
+	case EndInstances:
+		g.Desired -= int32(len(a.IDs))
+		g.Instances = slices.DeleteFunc(slices.Clone(g.Instances), func(i inventory.Instance) bool { return slices.Contains(a.IDs, i.ID) })
+		s.w.Nodes = slices.DeleteFunc(slices.Clone(s.w.Nodes), func(n inventory.Node) bool { return slices.Contains(a.IDs, n.InstanceID) })
+	}
+}
