@@ -49,7 +49,7 @@ func handingOverReached(l look) bool {
 // NodePools serve. The fence comes last: a cordon while Cluster Autoscaler acts makes it scale the group up to its max.
 func handingOver(led *ledger, l look) outcome {
 	o := outcome{}
-	if !handingOverReached(l) {
+	if !handingOverReached(l) && !stoppedByUs(led, l) {
 		if blocked(&o, l, "") {
 			o.until = l.now.Add(atRest)
 			return o
@@ -73,6 +73,14 @@ func handingOver(led *ledger, l look) outcome {
 	fence(&o, l)
 	o.done = o.idle()
 	return o
+}
+
+// stoppedByUs says that castoff scaled a Cluster Autoscaler to 0. From then on the way forward is the shorter one: to wait for
+// a finding or an approval here would leave the pools without any scaler.
+func stoppedByUs(led *ledger, l look) bool {
+	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool {
+		return a.Replicas == 0 && manages(a, l) && led.attempts(kindStopAutoscaler, a.Deployment.String()) > 0
+	})
 }
 
 func quietProcessesOf(o *outcome, g inventory.NodeGroup) {

@@ -69,6 +69,24 @@ func TestHandingOverQuietsTheGroups(t *testing.T) {
 			world:     aWorld().quiet(),
 			want:      hands([]string{"StopAutoscaler kube-system/cluster-autoscaler 0"}, "Wait AutoscalerRunning "+caObject),
 		},
+		"BlockedAfterTheStop": {
+			reason:    "a finding that turns up between the stop and the first NodePool must not leave the pools without a scaler",
+			migration: aMigration().manual().ledger(stopped(1)),
+			world:     aWorld().released().found(barePod),
+			want: hands([]string{"HoldLease kube-system/cluster-autoscaler", "EnsureNodePool general target-of-general/guarded",
+				"EnsureNodePool batch target-of-batch/guarded"}),
+		},
+		"BlockedAfterSomebodyElsesStop": {
+			reason: "who scaled it to 0 by hand is not hurried: the finding comes first",
+			world:  aWorld().released().found(barePod),
+			want:   hands(nil, "Block BarePod pod/default/debug"),
+		},
+		"BlockedWhenItIsBack": {
+			reason:    "and while it runs the pools have their scaler",
+			migration: aMigration().ledger(stopped(1)),
+			world:     aWorld().quiet().found(barePod),
+			want:      hands(nil, "Block BarePod pod/default/debug"),
+		},
 		"ManualReached": {
 			reason:    "an approval taken back after the hand-over began does not leave a pool without a scaler",
 			migration: aMigration().manual(),
