@@ -32,6 +32,10 @@ var (
 	joinFlags     = []string{"apiserver-endpoint", "b64-cluster-ca", "dns-cluster-ip", "ip-family", "service-ipv6-cidr", "container-runtime"}
 	joinSettings  = []string{"cluster-name", "api-server", "cluster-certificate", "cluster-dns-ip"}
 	joinVariables = []string{"B64_CLUSTER_CA=", "API_SERVER_URL=", "K8S_CLUSTER_DNS_IP="}
+
+	// noCommands begin lines that do nothing: comments, shell options, and the frame of MIME archives, which EKS itself writes
+	// without the blank line that would make it one.
+	noCommands = []string{"#", "set ", "--", "MIME-Version", "Content-"}
 )
 
 const bootstrapScript = "/etc/eks/bootstrap.sh"
@@ -157,14 +161,14 @@ func (u *userData) readSetting(section, key, value string) {
 	}
 }
 
-// readScript reads the call of bootstrap.sh. Comments, empty lines and what EKS's own scripts do around it do not count.
+// readScript reads the call of bootstrap.sh. What EKS's own scripts do around it does not count.
 func (u *userData) readScript(part string) {
 	for line := range strings.Lines(strings.ReplaceAll(part, "\\\n", " ")) {
 		line = strings.TrimSpace(line)
-		isVariable := func(name string) bool { return strings.HasPrefix(line, name) }
+		begins := func(with string) bool { return strings.HasPrefix(line, with) }
 		_, arguments, bootstrap := strings.Cut(line, bootstrapScript)
 		switch {
-		case line == "", strings.HasPrefix(line, "#"), strings.HasPrefix(line, "set "), slices.ContainsFunc(joinVariables, isVariable):
+		case line == "", slices.ContainsFunc(noCommands, begins), slices.ContainsFunc(joinVariables, begins):
 		case bootstrap:
 			u.readFlags(strings.ReplaceAll(arguments, "--kubelet-extra-args", " "))
 		default:
