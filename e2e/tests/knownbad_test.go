@@ -13,12 +13,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	karpapis "github.com/aws/karpenter-provider-aws/pkg/apis"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
 	"github.com/castoff-sh/castoff/e2e/harbor"
 )
@@ -26,8 +28,23 @@ import (
 // TestWatcherSeesKnownBadMigrations proves the judge on migrations that are known to be bad.
 func TestWatcherSeesKnownBadMigrations(t *testing.T) {
 	ctx, scene := play(t, 6*time.Minute)
+	t.Run("DaemonSetKeptAway", func(t *testing.T) { keepDaemonSetAway(ctx, t, scene) })
 	t.Run("ClusterAutoscalerLeftRunning", func(t *testing.T) { leaveAutoscalerRunning(ctx, t, scene) })
 	t.Run("NoDrain", func(t *testing.T) { migrateCrudely(ctx, t, scene) })
+}
+
+// keepDaemonSetAway fences nodes with a hard taint, as a naive hand-over would, and lets their agent restart.
+func keepDaemonSetAway(ctx context.Context, t *testing.T, scene *harbor.Scene) {
+	g := NewWithT(t)
+	var nodes corev1.NodeList
+	g.Expect(scene.Client.List(ctx, &nodes, client.MatchingLabels{"eks.amazonaws.com/nodegroup": harbor.Batch})).To(Succeed())
+	g.Expect(nodes.Items).To(HaveLen(4))
+	for _, node := range nodes.Items {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintLegacy, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+		g.Expect(scene.Client.Update(ctx, &node)).To(Succeed())
+	}
+	g.Expect(scene.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace("ops"))).To(Succeed())
+	g.Eventually(func() int { return reportOf(ctx, t, scene).DaemonPodsMissing }, "90s", "5s").Should(Equal(4), "the agents of the fenced nodes, and no others")
 }
 
 // leaveAutoscalerRunning makes a Ready NodePool for a pool that Cluster Autoscaler still manages.
