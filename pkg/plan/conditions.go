@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -10,7 +12,7 @@ import (
 func conditions(l look, d Decision) []metav1.Condition {
 	return []metav1.Condition{
 		ready(d), reconciling(d), stalled(d), preflightPassed(l), snapshotTaken(l), provisionerReady(l),
-		singleScaler(l), nodesMigrated(l, d), rollbackAvailable(l),
+		singleScaler(l), nodesMigrated(l), rollbackAvailable(l),
 	}
 }
 
@@ -122,18 +124,15 @@ func singleScaler(l look) metav1.Condition {
 	return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionTrue, v1alpha1.ReasonKarpenterServes, "Karpenter serves every pool.")
 }
 
-func nodesMigrated(l look, d Decision) metav1.Condition {
-	left := 0
-	for _, p := range d.Pools {
-		left += int(p.NodesLeft)
+// nodesMigrated is about nodes alone: end sizes and soaks may still be to come.
+func nodesMigrated(l look) metav1.Condition {
+	switch {
+	case l.Snapshot == nil:
+		return condition(v1alpha1.ConditionNodesMigrated, metav1.ConditionFalse, v1alpha1.ReasonNotYet, "Nothing has been changed.")
+	case len(l.pools) == 0 || slices.ContainsFunc(l.pools, func(p pool) bool { return !p.gone() }):
+		return condition(v1alpha1.ConditionNodesMigrated, metav1.ConditionFalse, v1alpha1.ReasonNotYet, "Legacy nodes are left.")
 	}
-	if l.Snapshot != nil && completedReached(l) {
-		return condition(v1alpha1.ConditionNodesMigrated, metav1.ConditionTrue, v1alpha1.ReasonCompleted, "No legacy node is left.")
-	}
-	if left == 0 {
-		return condition(v1alpha1.ConditionNodesMigrated, metav1.ConditionFalse, v1alpha1.ReasonNotYet, "The groups are not at their end size yet.")
-	}
-	return condition(v1alpha1.ConditionNodesMigrated, metav1.ConditionFalse, v1alpha1.ReasonNotYet, "Legacy nodes are left.")
+	return condition(v1alpha1.ConditionNodesMigrated, metav1.ConditionTrue, v1alpha1.ReasonCompleted, "No legacy node is left.")
 }
 
 func rollbackAvailable(l look) metav1.Condition {

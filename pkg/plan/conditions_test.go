@@ -112,9 +112,11 @@ func TestConditionsSayWhy(t *testing.T) {
 		"HalfServed":        {"one scaler each", aMigration(), aWorld().handedOver().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[1:] }), v1alpha1.ConditionSingleScaler, "True HandingOver", "Served by Karpenter: batch."},
 		"TwoServe":          {"both are named", aMigration(), comesBack(leads), v1alpha1.ConditionSingleScaler, "False TwoScalers", "general (Karpenter and kube-system/cluster-autoscaler)"},
 		"NodesLeft":         {"nodes are left", aMigration(), aWorld().shifting(), v1alpha1.ConditionNodesMigrated, "False NotYet", "Legacy nodes are left."},
-		"SizesLeft":         {"the last step is the sizes", aMigration(), aWorld().shifting().emptied("general", "batch"), v1alpha1.ConditionNodesMigrated, "False NotYet", ""},
+		"SizesLeft":         {"sizes and soak are not nodes", aMigration(), aWorld().shifting().emptied("general", "batch"), v1alpha1.ConditionNodesMigrated, "True Completed", "No legacy node is left."},
+		"Soaking":           {"nor is one in a soak", aMigration(), aWorld().completed(), v1alpha1.ConditionNodesMigrated, "True Completed", "No legacy node is left."},
+		"OnePoolLeft":       {"the second pool has nodes", aMigration().soaked(), aWorld().shifting().finished("general"), v1alpha1.ConditionNodesMigrated, "False NotYet", "Legacy nodes are left."},
 		"Migrated":          {"no node is left", aMigration().soaked(), aWorld().completed(), v1alpha1.ConditionNodesMigrated, "True Completed", "No legacy node is left."},
-		"NeverMigrated":     {"a cluster without legacy nodes was not migrated", aMigration(), aWorld().emptied("general", "batch"), v1alpha1.ConditionNodesMigrated, "False NotYet", ""},
+		"NeverMigrated":     {"a cluster without legacy nodes was not migrated", aMigration(), aWorld().emptied("general", "batch"), v1alpha1.ConditionNodesMigrated, "False NotYet", "Nothing has been changed."},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
