@@ -144,6 +144,16 @@ func TestHandingOverReleases(t *testing.T) {
 			}),
 			want: hands([]string{"StopAutoscaler kube-system/spot-autoscaler 0"}, "Wait AutoscalerRunning deployment/kube-system/spot-autoscaler"),
 		},
+		"OneRunsBesideAStandby": {
+			reason: "a standby that has let go does not speak for one that leads",
+			world: comesBack(leads).with(func(w *World) {
+				standby := anAutoscaler("standby")
+				standby.LeaseHolder, standby.LeaseRenewed = v1alpha1.LeaseIdentity, noon
+				w.Autoscalers = append(w.Autoscalers, standby)
+			}),
+			want: decided{phase: v1alpha1.PhaseShifting, actions: stop,
+				blockers: []string{"Wait AutoscalerRunning " + caObject, "Warn AutoscalerStandby deployment/kube-system/standby"}},
+		},
 		"ComesBackAsStandby": {
 			reason:    "with its Lease held by castoff it is idle: warn and go on",
 			migration: aMigration().ledger(stopped(1)),

@@ -16,7 +16,7 @@ import (
 )
 
 // cases is how many random worlds are tried: with them the whole package's tests take seconds.
-const cases = 4000
+const cases = 2500
 
 // rules are the promises that every decision keeps, whatever the world is like. Each returns what is wrong, or nothing.
 var rules = map[string]func(*v1alpha1.Migration, World, Decision) string{
