@@ -30,7 +30,7 @@ func newDemoCommand() *cobra.Command {
 			options.Out = command.OutOrStdout()
 			options.Lab.Log = slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			err := harbor.Demo(command.Context(), options, timeout, report, keep)
-			if command.Context().Err() != nil && !errors.Is(err, harbor.ErrBroken) {
+			if err != nil && command.Context().Err() != nil && !errors.Is(err, harbor.ErrBroken) {
 				return errors.New("stopped before the end")
 			}
 			return err
