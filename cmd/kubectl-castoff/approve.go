@@ -2,13 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -27,15 +27,19 @@ func (a *app) approve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approve NAME [Start|HandOver]",
 		Short: "Approve the next step of a Migration with approval: Manual",
-		Args:  cobra.RangeArgs(1, 2),
+		Long: `Approve the next step of a Migration whose spec.approval is Manual, or the step that is named.
+
+Start lets castoff write for the first time; HandOver lets it stop Cluster Autoscaler. What a step does is printed before it asks.`,
+		Example: "  kubectl castoff approve prod\n  kubectl castoff approve prod HandOver --yes",
+		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
+			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			m := &v1alpha1.Migration{}
-			if err := c.Get(cmd.Context(), types.NamespacedName{Name: args[0]}, m); err != nil {
-				return fmt.Errorf("reading Migration %s: %w", args[0], err)
+			m, err := migration(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
 			}
 			step, err := nextStep(m, args[1:])
 			if err != nil {
@@ -43,25 +47,25 @@ func (a *app) approve() *cobra.Command {
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Migration %s (%s), step %s:\n  %s\n", m.Name, m.Spec.ClusterName, step, consequences[step])
 			if !yes && !confirmed(cmd.InOrStdin(), cmd.OutOrStdout()) {
-				return fmt.Errorf("not approved")
+				return fmt.Errorf("not approved: nothing was changed")
 			}
 			before := m.DeepCopy()
 			m.Spec.ApprovedSteps = append(m.Spec.ApprovedSteps, step)
 			if err := c.Patch(cmd.Context(), m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-				return fmt.Errorf("approving %s of Migration %s: %w", step, m.Name, err)
+				return fmt.Errorf("approving step %s of Migration %s: %w", step, m.Name, err)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "Approved.")
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "approve without asking")
 	return cmd
 }
 
 // nextStep is the one that was asked for, else the first that is not approved yet.
 func nextStep(m *v1alpha1.Migration, asked []string) (v1alpha1.ApprovalStep, error) {
 	if m.Spec.Approval != v1alpha1.ApprovalManual {
-		return "", fmt.Errorf("the approval of Migration %s is %s: it asks nobody. Set spec.approval: Manual to be asked", m.Name, m.Spec.Approval)
+		return "", fmt.Errorf("approval of Migration %s is %s: it asks nobody. Set spec.approval: Manual to be asked", m.Name, cmp.Or(m.Spec.Approval, v1alpha1.ApprovalAutomatic))
 	}
 	for _, s := range steps {
 		approved := slices.Contains(m.Spec.ApprovedSteps, s)

@@ -3,18 +3,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/go-logr/logr"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/controllers"
 )
 
@@ -25,22 +30,34 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrllog.SetLogger(logr.Discard())
-	if err := root().ExecuteContext(ctx); err != nil {
+	if err := newApp().root().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-// app is what every command needs: how to reach the cluster.
+// app is what every command needs: how to reach the cluster, and how to look at it.
 type app struct {
 	flags *genericclioptions.ConfigFlags
+	// connect and observer are put in their place by tests.
+	connect  func() (client.Client, error)
+	observer func(ctx context.Context, c client.Client, namespace string) (*controllers.Observer, error)
 }
 
-func root() *cobra.Command {
+func newApp() *app {
 	a := &app{flags: genericclioptions.NewConfigFlags(true)}
 	a.flags.ClusterName = nil // kubectl's --cluster names an entry of the kubeconfig; here it names the EKS cluster
+	a.connect, a.observer = a.client, a.newObserver
+	return a
+}
+
+func (a *app) root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "kubectl-castoff", Short: "Move an EKS cluster from Cluster Autoscaler to Karpenter", Version: version,
+		Example: `  kubectl castoff plan --cluster prod     # what would happen
+  kubectl apply -f migration.yaml         # begin
+  kubectl castoff status prod             # what is happening, and what it waits for
+  kubectl castoff approve prod            # with spec.approval: Manual, the next step`,
 		SilenceUsage: true, SilenceErrors: true, Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl castoff"},
 	}
 	a.flags.AddFlags(cmd.PersistentFlags())
@@ -64,3 +81,20 @@ func (a *app) client() (client.Client, error) {
 	}
 	return c, nil
 }
+
+// migration reads a Migration. Its errors say what to do about the two that everybody meets.
+func migration(ctx context.Context, c client.Client, name string) (*v1alpha1.Migration, error) {
+	m := &v1alpha1.Migration{}
+	err := c.Get(ctx, types.NamespacedName{Name: name}, m)
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("%w: %w", errNotInstalled, err)
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no Migration %s: kubectl get migrations lists them: %w", name, err)
+	case err != nil:
+		return nil, fmt.Errorf("reading Migration %s: %w", name, err)
+	}
+	return m, nil
+}
+
+var errNotInstalled = errors.New("this cluster does not know Migrations: install castoff first, with helm install castoff charts/castoff -n castoff-system --create-namespace")

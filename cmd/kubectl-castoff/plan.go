@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -28,25 +32,28 @@ func (a *app) plan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan (--cluster NAME | -f migration.yaml)",
 		Short: "Print what a migration would do; writes nothing anywhere",
-		Args:  cobra.NoArgs,
+		Long: `Print what a migration would do: pools, the NodePool and EC2NodeClass of each, what cannot be carried over, and what blocks.
+
+It reads the cluster with your kubeconfig and AWS with your credentials and region (AWS_PROFILE, AWS_REGION), and writes nothing.`,
+		Example: "  kubectl castoff plan --cluster prod\n  kubectl castoff plan -f migration.yaml -o yaml\n  kubectl castoff plan --cluster prod -o iam > policy.json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := o.migration()
+			if !slices.Contains(formats, o.output) {
+				return fmt.Errorf("unknown output %q: %s", o.output, strings.Join(formats, ", "))
+			}
+			m, err := o.migration(cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			observer, err := a.observer(cmd.Context(), o.namespace)
+			w, err := a.look(cmd.Context(), o.namespace, m)
 			if err != nil {
 				return err
 			}
-			w, err := observer.Observe(cmd.Context(), m)
-			if err != nil {
-				return fmt.Errorf("looking at the cluster: %w", err)
-			}
-			return print(cmd.OutOrStdout(), o.output, w)
+			return print(cmd.OutOrStdout(), o.output, m.Spec.ClusterName, w)
 		},
 	}
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "name of the EKS cluster")
-	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a Migration to plan for")
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with the Migration to plan for; - reads standard input")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text, yaml, json or iam (the IAM policy that castoff needs)")
 	cmd.Flags().StringVar(&o.namespace, "castoff-namespace", "castoff-system", "namespace that castoff is or will be in")
 	cmd.MarkFlagsOneRequired("cluster", "filename")
@@ -54,19 +61,24 @@ func (a *app) plan() *cobra.Command {
 	return cmd
 }
 
+var formats = []string{"text", "yaml", "json", "iam"}
+
 // migration is the one that would be applied.
-func (o planOptions) migration() (*v1alpha1.Migration, error) {
+func (o planOptions) migration(stdin io.Reader) (*v1alpha1.Migration, error) {
 	m := &v1alpha1.Migration{}
 	if o.file == "" {
 		m.Spec.ClusterName, m.Name = o.cluster, "plan"
 		return m, nil
 	}
-	b, err := os.ReadFile(o.file)
+	b, err := o.read(stdin)
 	if err != nil {
 		return nil, fmt.Errorf("reading the Migration: %w", err)
 	}
 	if err := yaml.UnmarshalStrict(b, m); err != nil {
 		return nil, fmt.Errorf("reading the Migration %s: %w", o.file, err)
+	}
+	if kind := m.GroupVersionKind(); kind != v1alpha1.GroupVersion.WithKind("Migration") {
+		return nil, fmt.Errorf("%s is no Migration but a %q of %q: apiVersion has to be %s, kind Migration", o.file, m.Kind, m.APIVersion, v1alpha1.GroupVersion)
 	}
 	if m.Spec.ClusterName == "" {
 		return nil, fmt.Errorf("%s names no cluster: set spec.clusterName", o.file)
@@ -74,14 +86,37 @@ func (o planOptions) migration() (*v1alpha1.Migration, error) {
 	return m, nil
 }
 
-func (a *app) observer(ctx context.Context, namespace string) (*controllers.Observer, error) {
+func (o planOptions) read(stdin io.Reader) ([]byte, error) {
+	if o.file == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(o.file)
+}
+
+// look looks at the world as castoff does, once.
+func (a *app) look(ctx context.Context, namespace string, m *v1alpha1.Migration) (plan.World, error) {
+	c, err := a.connect()
+	if err != nil {
+		return plan.World{}, err
+	}
+	observer, err := a.observer(ctx, c, namespace)
+	if err != nil {
+		return plan.World{}, err
+	}
+	w, err := observer.Observe(ctx, m)
+	if meta.IsNoMatchError(err) {
+		return w, fmt.Errorf("%w: %w", errNotInstalled, err)
+	}
+	if err != nil {
+		return w, fmt.Errorf("looking at the cluster: %w", err)
+	}
+	return w, nil
+}
+
+func (a *app) newObserver(ctx context.Context, c client.Client, namespace string) (*controllers.Observer, error) {
 	config, err := a.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
-	}
-	c, err := a.client()
-	if err != nil {
-		return nil, err
 	}
 	return controllers.NewObserver(ctx, controllers.Wiring{
 		Config: config, Client: c, Live: c, Clock: time.Now, Namespace: namespace, EngineNamespace: "kube-system",
@@ -104,15 +139,13 @@ type poolPlan struct {
 	Target     inventory.Target `json:"target"`
 }
 
-func documentOf(w plan.World) document {
-	d := document{Cluster: w.Cluster.Name, Home: w.Home, Findings: w.Findings}
+func documentOf(cluster string, w plan.World) document {
+	d := document{Cluster: cluster, Home: w.Home, Findings: w.Findings}
 	for _, p := range w.Pools {
 		nodes := 0
 		for _, n := range w.Nodes {
-			for _, g := range p.NodeGroups {
-				if n.Group == g {
-					nodes++
-				}
+			if slices.Contains(p.NodeGroups, n.Group) {
+				nodes++
 			}
 		}
 		d.Pools = append(d.Pools, poolPlan{Name: p.Name, NodeGroups: p.NodeGroups, Nodes: nodes, Target: w.Targets[p.Name]})
@@ -120,20 +153,21 @@ func documentOf(w plan.World) document {
 	return d
 }
 
-func print(out io.Writer, format string, w plan.World) error {
+func print(out io.Writer, format, cluster string, w plan.World) error {
 	var b []byte
 	var err error
 	switch format {
 	case "iam":
+		if w.Cluster.Name == "" { // the policy names the cluster's ARN
+			return fmt.Errorf("no IAM policy without the cluster: %s", strings.TrimSpace(preflight.Text(w.Findings)))
+		}
 		b = []byte(identity.Policy(w.Cluster) + "\n")
 	case "json":
-		b, err = json.MarshalIndent(documentOf(w), "", "  ")
+		b, err = json.MarshalIndent(documentOf(cluster, w), "", "  ")
 	case "yaml":
-		b, err = yaml.Marshal(documentOf(w))
-	case "text":
-		return text(out, documentOf(w))
+		b, err = yaml.Marshal(documentOf(cluster, w))
 	default:
-		return fmt.Errorf("unknown output %q: text, yaml, json or iam", format)
+		return text(out, documentOf(cluster, w))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the plan: %w", err)
@@ -144,9 +178,16 @@ func print(out io.Writer, format string, w plan.World) error {
 
 func text(out io.Writer, d document) error {
 	fmt.Fprintf(out, "Cluster %s. Home (kept for Karpenter, CoreDNS and castoff): %s.\n", d.Cluster, orNone(d.Home))
-	fmt.Fprintf(out, "One wave: all %d pools change hands together, then are drained in this order.\n", len(d.Pools))
+	switch len(d.Pools) {
+	case 0:
+		fmt.Fprintln(out, "No pools: nothing would be migrated.")
+	case 1:
+		fmt.Fprintln(out, "One wave: the pool changes hands, then is drained.")
+	default:
+		fmt.Fprintf(out, "One wave: all %d pools change hands together, then are drained in this order.\n", len(d.Pools))
+	}
 	for i, p := range d.Pools {
-		fmt.Fprintf(out, "\n%d. Pool %s: node groups %v, %d nodes\n", i+1, p.Name, p.NodeGroups, p.Nodes)
+		fmt.Fprintf(out, "\n%d. Pool %s: node groups %s, nodes %d\n", i+1, p.Name, strings.Join(p.NodeGroups, ", "), p.Nodes)
 		if err := targets(out, p.Target); err != nil {
 			return err
 		}
@@ -177,7 +218,7 @@ func targets(out io.Writer, t inventory.Target) error {
 	return nil
 }
 
-// manifest is the object without its status and empty fields.
+// manifest is the object without its status and what is null: Karpenter's types write some fields that nobody set.
 func manifest(o any) ([]byte, error) {
 	b, err := json.Marshal(o)
 	if err != nil {
@@ -188,10 +229,21 @@ func manifest(o any) ([]byte, error) {
 		return nil, err
 	}
 	delete(m, "status")
-	if meta, ok := m["metadata"].(map[string]any); ok {
-		delete(meta, "creationTimestamp")
-	}
+	dropNulls(m)
 	return yaml.Marshal(m)
+}
+
+func dropNulls(m map[string]any) {
+	for k, v := range m {
+		switch v := v.(type) {
+		case nil:
+			delete(m, k)
+		case map[string]any:
+			if dropNulls(v); len(v) == 0 {
+				delete(m, k)
+			}
+		}
+	}
 }
 
 func orNone(s string) string {

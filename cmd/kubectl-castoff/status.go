@@ -16,13 +16,13 @@ func (a *app) status() *cobra.Command {
 	return &cobra.Command{
 		Use: "status NAME", Short: "Show pools, conditions and what is waited for", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
+			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			m := &v1alpha1.Migration{}
-			if err := c.Get(cmd.Context(), types.NamespacedName{Name: args[0]}, m); err != nil {
-				return fmt.Errorf("reading Migration %s: %w", args[0], err)
+			m, err := migration(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
 			}
 			return printStatus(cmd.OutOrStdout(), m)
 		},
@@ -31,6 +31,10 @@ func (a *app) status() *cobra.Command {
 
 func printStatus(out io.Writer, m *v1alpha1.Migration) error {
 	s := m.Status
+	if s.Phase == "" {
+		fmt.Fprintf(out, "Migration %s of cluster %s: castoff has not looked at it yet. Is it running? kubectl get pods -n castoff-system\n", m.Name, m.Spec.ClusterName)
+		return nil
+	}
 	fmt.Fprintf(out, "Migration %s of cluster %s: %s, pools %s, nodes %s\n\n", m.Name, m.Spec.ClusterName, s.Phase, s.PoolsDone, s.NodesDone)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POOL\tPHASE\tNODES LEFT\tDRAINING\tPODS LEFT\tNODEPOOL")
@@ -52,15 +56,15 @@ func printStatus(out io.Writer, m *v1alpha1.Migration) error {
 
 func (a *app) report() *cobra.Command {
 	return &cobra.Command{
-		Use: "report NAME", Short: "Print the last preflight report", Args: cobra.ExactArgs(1),
+		Use: "report NAME", Short: "Print the last preflight report: what blocks, what is accepted, what is worth knowing", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
+			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			m := &v1alpha1.Migration{}
-			if err := c.Get(cmd.Context(), types.NamespacedName{Name: args[0]}, m); err != nil {
-				return fmt.Errorf("reading Migration %s: %w", args[0], err)
+			m, err := migration(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
 			}
 			if m.Status.Report == nil {
 				return fmt.Errorf("there is no report of Migration %s yet: is castoff running? kubectl get pods -n castoff-system", m.Name)
