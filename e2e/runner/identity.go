@@ -75,10 +75,10 @@ func replaceFile(path, content string) error {
 	return nil
 }
 
-// renewTokens replaces the tokens after four fifths of their life, as the kubelet does.
-func (w *worker) renewTokens(ctx context.Context) {
-	next := tokenLifetime * time.Second / 5 * 4
-	for sleep(ctx, next) {
+// renewTokens replaces the tokens after four fifths of their life, as the kubelet does. An API server may give tokens
+// a shorter life than was asked for.
+func (w *worker) renewTokens(ctx context.Context, lifetime time.Duration) {
+	for next := lifetime / 5 * 4; sleep(ctx, next); {
 		lifetime, err := w.writeTokens(ctx)
 		next = lifetime / 5 * 4
 		if err != nil {

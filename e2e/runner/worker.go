@@ -20,6 +20,8 @@ type worker struct {
 	dir    string
 	podIP  string
 	hostIP string
+	// tokensLast is how long the first tokens hold.
+	tokensLast time.Duration
 
 	containers []*container
 	status     statusWriter
@@ -135,7 +137,7 @@ func (w *worker) runContainers(ctx context.Context) {
 	}
 	background, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go w.renewTokens(background)
+	go w.renewTokens(background, w.tokensLast)
 	all.Wait()
 }
 
@@ -162,7 +164,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.writeKubeconfig(); err != nil {
 		return err
 	}
-	if _, err := w.writeTokens(ctx); err != nil {
+	if w.tokensLast, err = w.writeTokens(ctx); err != nil {
 		return err
 	}
 	return w.writeVolumes(ctx)

@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 	case "exit":
 		status, _ := strconv.Atoi(code)
 		os.Exit(status)
+	case "probed":
+		answerProbes(code)
 	case "sleep":
 		time.Sleep(time.Hour)
 	case "stubborn":

@@ -103,8 +103,10 @@ func TestNothingIsInherited(t *testing.T) {
 	if err := p.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if got := process.Tail(logFile, 100); got != roleVariable+"=environment" {
-		t.Errorf("environment of the child: %q", got)
+	for line := range strings.SplitSeq(process.Tail(logFile, 100), "\n") { // a test for coverage ends with a line of its own
+		if strings.Contains(line, "=") && line != roleVariable+"=environment" {
+			t.Errorf("the child inherited %q", line)
+		}
 	}
 }
 
