@@ -2,6 +2,7 @@ package translate
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -70,7 +71,7 @@ func parts(s string) []string {
 	var out []string
 	for r := multipart.NewReader(m.Body, params["boundary"]); ; {
 		p, err := r.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		if err != nil {
