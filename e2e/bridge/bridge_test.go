@@ -20,24 +20,28 @@ import (
 	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
 )
 
-// world is a simulator that lists what a test put in, without events of changes: what the bridge does after a restart
-// or a lost event it must do from the list.
+// world is a simulator that lists what a test put in, and tells of no change but what the test sends as an event: what
+// the bridge does after a restart or a lost event it must do from the list.
 type world struct {
 	*httptest.Server
 	mu        sync.Mutex
 	instances map[string]simapi.Instance
 	settings  simapi.Settings
+	events    chan simapi.Event // taken by whoever follows
 }
 
 func newWorld(t *testing.T, instances ...simapi.Instance) *world {
-	w := &world{instances: map[string]simapi.Instance{}}
+	w := &world{instances: map[string]simapi.Instance{}, events: make(chan simapi.Event)}
 	for _, i := range instances {
 		w.instances[i.ID] = i
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc(simapi.PathSettings, func(out http.ResponseWriter, _ *http.Request) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		_ = json.NewEncoder(out).Encode(w.settings)
 	})
+	mux.HandleFunc(simapi.PathEvents, w.stream)
 	mux.HandleFunc(simapi.PathInstances, func(out http.ResponseWriter, _ *http.Request) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -48,8 +52,24 @@ func newWorld(t *testing.T, instances ...simapi.Instance) *world {
 		_ = json.NewEncoder(out).Encode(list)
 	})
 	w.Server = httptest.NewServer(mux)
-	t.Cleanup(w.Close)
+	t.Cleanup(func() {
+		w.CloseClientConnections()
+		w.Close()
+	})
 	return w
+}
+
+func (w *world) stream(out http.ResponseWriter, r *http.Request) {
+	for {
+		select {
+		case event := <-w.events:
+			if json.NewEncoder(out).Encode(event) != nil || http.NewResponseController(out).Flush() != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
 }
 
 func (w *world) set(i simapi.Instance) {
