@@ -11,18 +11,11 @@ import (
 
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -33,6 +26,8 @@ import (
 const (
 	testCA  = "-----BEGIN CERTIFICATE-----\ntest\n-----END CERTIFICATE-----"
 	testLag = 6 * time.Second
+	// testEnding is how long an instance takes to end; its node stays for as long.
+	testEnding = 4 * time.Second
 )
 
 // world is a cluster and an AWS account in memory. Reads of AWS lag behind writes, CA fights while it runs, and every broken
@@ -40,7 +35,7 @@ const (
 type world struct {
 	t   *testing.T
 	now time.Time
-	c   client.Client
+	c   *store
 
 	groups  map[string]*inventory.NodeGroup
 	history []frame // what AWS reads show, oldest first
@@ -56,6 +51,7 @@ type world struct {
 	crds, rel  bool
 	snapshot   *inventory.Snapshot
 	started    map[string]time.Time // canaries
+	endings    map[string]time.Time // when an instance that ends is gone
 	permission inventory.PermissionState
 	broken     []string
 	writes     int // effects so far, of every port and of the status
@@ -73,24 +69,15 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		t: t, now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), lag: testLag, groups: map[string]*inventory.NodeGroup{},
-		pods: map[string]int{}, started: map[string]time.Time{}, calls: map[string]int{}, permission: inventory.PermissionAllowed,
+		pods: map[string]int{}, started: map[string]time.Time{}, endings: map[string]time.Time{}, calls: map[string]int{}, permission: inventory.PermissionAllowed,
 	}
 	w.ca = inventory.Autoscaler{
 		Deployment: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}, Image: "cluster-autoscaler:v1.33.0",
 		Replicas: 1, StatusReplicas: 1, Pods: 1, LeaderElect: true, Discovery: []string{"k8s.io/cluster-autoscaler/enabled"},
 		Lease: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}, LeaseHolder: "ca-0",
 	}
-	scheme, err := Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A tracker and a mapper of our own: the fake client's default ones track managed fields, which takes most of a run's time.
-	tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
-	w.c = fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker).WithRESTMapper(mapper(scheme)).WithStatusSubresource(&v1alpha1.Migration{}).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return w.effect("status", func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
-		}}).Build()
+	w.c = newStore()
+	w.c.around = func(write func() error) error { return w.effect("status", write) }
 	w.addGroup("general", 3, false)
 	w.addGroup("batch", 2, true)
 	w.addGroup("system", 2, true)
@@ -100,17 +87,6 @@ func newWorld(t *testing.T) *world {
 	w.groups["batch"].CapacityRebalance = true
 	w.record()
 	return w
-}
-
-// mapper knows the few kinds that the controller reads and writes itself.
-func mapper(scheme *runtime.Scheme) meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
-	m.Add(v1alpha1.GroupVersion.WithKind("Migration"), meta.RESTScopeRoot)
-	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	m.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), meta.RESTScopeNamespace)
-	return m
 }
 
 func (w *world) addGroup(name string, size int32, managed bool) {
@@ -190,7 +166,7 @@ func (w *world) advance(d time.Duration) {
 	w.now = w.now.Add(d)
 	for _, g := range w.groups {
 		g.Instances = slices.DeleteFunc(g.Instances, func(i inventory.Instance) bool {
-			if i.InService() {
+			if i.InService() || w.now.Before(w.endings[i.ID]) {
 				return false
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.ID}}
@@ -235,14 +211,14 @@ func (w *world) endInstance(g *inventory.NodeGroup, i int, who string) {
 	if w.pods[id] > 0 {
 		w.breaks("%s ended %s with %d evictable pods", who, id, w.pods[id])
 	}
-	g.Instances[i].Lifecycle = "Terminating"
+	g.Instances[i].Lifecycle, w.endings[id] = "Terminating", w.now.Add(testEnding)
 }
 
 func (w *world) served(pool string) bool {
 	return slices.ContainsFunc(w.engine.NodePools, func(p karpv1.NodePool) bool { return p.Labels[v1alpha1.LabelPool] == pool })
 }
 
-// observer is a new process: nothing is remembered but what is in the world.
+// reconciler is a new process: nothing is remembered but what is in the world.
 func (w *world) reconciler() *Reconciler {
 	p := ports{w}
 	return &Reconciler{
