@@ -26,7 +26,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -192,56 +191,6 @@ func TestJobCompletes(t *testing.T) {
 		}
 		return job.Status.Succeeded, nil
 	}, "30s", "100ms").Should(BeEquivalentTo(1))
-}
-
-// A kubelet that deletes by name alone kills a StatefulSet's next pod now and then, past any PodDisruptionBudget.
-func TestRecreatedPodIsNeverKilledByASecondDelete(t *testing.T) {
-	g := NewWithT(t)
-	ns := namespace(t, g)
-	labels := map[string]string{"app": "db"}
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-	set.Spec.Template.Labels = labels
-	set.Spec.Template.Annotations = map[string]string{lab.AnnotationStartup: "20ms", lab.AnnotationShutdown: "20ms"}
-	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "db", Image: "example.com/db"}}
-	_, err := shared.Client.AppsV1().StatefulSets(ns).Create(t.Context(), set, metav1.CreateOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Eventually(getPod(t, ns, "db-0"), "20s", "20ms").Should(beReady())
-
-	watched, err := shared.Client.CoreV1().Pods(ns).Watch(t.Context(), metav1.ListOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	defer watched.Stop()
-	const deletions = 60
-	want := map[string]bool{} // the pods that somebody asked to go
-	for range deletions {
-		pod, err := getPod(t, ns, "db-0")()
-		g.Expect(err).NotTo(HaveOccurred())
-		want[string(pod.UID)] = true
-		g.Expect(shared.Client.CoreV1().Pods(ns).Delete(t.Context(), "db-0", metav1.DeleteOptions{})).To(Succeed())
-		g.Eventually(func() (*corev1.Pod, error) {
-			next, err := getPod(t, ns, "db-0")()
-			if err != nil || next.UID == pod.UID {
-				return &corev1.Pod{}, nil // in between
-			}
-			return next, nil
-		}, "20s", "10ms").Should(beReady())
-	}
-	last, err := getPod(t, ns, "db-0")()
-	g.Expect(err).NotTo(HaveOccurred())
-	want[string(last.UID)] = true
-	g.Expect(shared.Client.AppsV1().StatefulSets(ns).Delete(t.Context(), "db", metav1.DeleteOptions{})).To(Succeed())
-	ended := map[string]bool{}
-	for event := range watched.ResultChan() {
-		pod, ok := event.Object.(*corev1.Pod)
-		if !ok || event.Type != watch.Deleted {
-			continue
-		}
-		ended[string(pod.UID)] = true
-		if pod.UID == last.UID {
-			break
-		}
-	}
-	g.Expect(ended).To(Equal(want))
 }
 
 func TestEvictionOfTwoPodsRespectsTheBudget(t *testing.T) {
