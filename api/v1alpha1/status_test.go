@@ -40,26 +40,98 @@ func TestStatusValidates(t *testing.T) {
 		change func(*v1alpha1.MigrationStatus)
 		want   string
 	}{
-		"Phase":        {"a phase of this version", func(s *v1alpha1.MigrationStatus) { s.Phase = v1alpha1.PhaseShifting }, accepted},
-		"PhaseUnknown": {"the set is closed", func(s *v1alpha1.MigrationStatus) { s.Phase = "Draining" }, "status.phase: Unsupported value"},
-		"PoolPhase": {"a phase of this version", func(s *v1alpha1.MigrationStatus) {
-			s.Pools = []v1alpha1.PoolStatus{{Name: "a", Phase: v1alpha1.PoolSoaking}}
-		}, accepted},
-		"PoolPhaseUnknown":    {"the set is closed", func(s *v1alpha1.MigrationStatus) { s.Pools = []v1alpha1.PoolStatus{{Name: "a", Phase: "Gone"}} }, "status.pools[0].phase: Unsupported value"},
-		"PoolTwice":           {"a pool is listed once", func(s *v1alpha1.MigrationStatus) { s.Pools = []v1alpha1.PoolStatus{{Name: "a"}, {Name: "a"}} }, "status.pools[1]: Duplicate value"},
-		"Severity":            {"a severity of this version", func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(1) }, accepted},
-		"SeverityUnknown":     {"the set is closed", func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(1); s.Blockers[0].Severity = "Info" }, "status.blockers[0].severity: Unsupported value"},
-		"Blockers20":          {"as many as are shown", func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(20) }, accepted},
-		"Blockers21":          {"the list is bounded", func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(21) }, "status.blockers: Too many: 21: must have at most 20 items"},
-		"BlockerTooLong":      {"messages are bounded", func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(1); s.Blockers[0].Message = long(1025) }, "status.blockers[0].message: Too long"},
-		"Operations20":        {"a full ledger", func(s *v1alpha1.MigrationStatus) { s.Operations = operations(20) }, accepted},
-		"Operations21":        {"the ledger is bounded", func(s *v1alpha1.MigrationStatus) { s.Operations = operations(21) }, "status.operations: Too many: 21: must have at most 20 items"},
-		"OperationTwice":      {"one entry a target, or two effects would be pending on it", func(s *v1alpha1.MigrationStatus) { s.Operations = append(operations(1), operations(1)...) }, "status.operations[1]: Duplicate value"},
-		"Waves65":             {"the list is bounded", func(s *v1alpha1.MigrationStatus) { s.Waves = make([]v1alpha1.WaveStatus, 65) }, "status.waves: Too many: 65: must have at most 64 items"},
-		"SnapshotNoDigest":    {"a snapshot that cannot be checked is none", func(s *v1alpha1.MigrationStatus) { s.Snapshot = snapshotReference("") }, "status.snapshot.sha256: Required value"},
-		"SnapshotHalfADigest": {"nor is one with half a digest", func(s *v1alpha1.MigrationStatus) { s.Snapshot = snapshotReference(long(32)) }, "sha256 in body should be at least 64 chars long"},
-		"BlockedByTooLong":    {"it is a column", func(s *v1alpha1.MigrationStatus) { s.BlockedBy = long(257) }, "status.blockedBy: Too long"},
-		"ReportNoNamespace":   {"a ConfigMap is in a namespace", func(s *v1alpha1.MigrationStatus) { s.Report = &v1alpha1.ObjectReference{Name: "r"} }, "status.report.namespace: Required value"},
+		"Phase": {
+			reason: "a phase of this version",
+			change: func(s *v1alpha1.MigrationStatus) { s.Phase = v1alpha1.PhaseShifting },
+			want:   accepted,
+		},
+		"PhaseUnknown": {
+			reason: "the set is closed",
+			change: func(s *v1alpha1.MigrationStatus) { s.Phase = "Draining" },
+			want:   "status.phase: Unsupported value",
+		},
+		"PoolPhase": {
+			reason: "a phase of this version",
+			change: func(s *v1alpha1.MigrationStatus) {
+				s.Pools = []v1alpha1.PoolStatus{{Name: "a", Phase: v1alpha1.PoolSoaking}}
+			},
+			want: accepted,
+		},
+		"PoolPhaseUnknown": {
+			reason: "the set is closed",
+			change: func(s *v1alpha1.MigrationStatus) { s.Pools = []v1alpha1.PoolStatus{{Name: "a", Phase: "Gone"}} },
+			want:   "status.pools[0].phase: Unsupported value",
+		},
+		"PoolTwice": {
+			reason: "a pool is listed once",
+			change: func(s *v1alpha1.MigrationStatus) { s.Pools = []v1alpha1.PoolStatus{{Name: "a"}, {Name: "a"}} },
+			want:   "status.pools[1]: Duplicate value",
+		},
+		"Severity": {
+			reason: "a severity of this version",
+			change: func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(1) },
+			want:   accepted,
+		},
+		"SeverityUnknown": {
+			reason: "the set is closed",
+			change: func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(1); s.Blockers[0].Severity = "Info" },
+			want:   "status.blockers[0].severity: Unsupported value",
+		},
+		"Blockers20": {
+			reason: "as many as are shown",
+			change: func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(20) },
+			want:   accepted,
+		},
+		"Blockers21": {
+			reason: "the list is bounded",
+			change: func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(21) },
+			want:   "status.blockers: Too many: 21: must have at most 20 items",
+		},
+		"BlockerTooLong": {
+			reason: "messages are bounded",
+			change: func(s *v1alpha1.MigrationStatus) { s.Blockers = blockers(1); s.Blockers[0].Message = long(1025) },
+			want:   "status.blockers[0].message: Too long",
+		},
+		"Operations20": {
+			reason: "a full ledger",
+			change: func(s *v1alpha1.MigrationStatus) { s.Operations = operations(20) },
+			want:   accepted,
+		},
+		"Operations21": {
+			reason: "the ledger is bounded",
+			change: func(s *v1alpha1.MigrationStatus) { s.Operations = operations(21) },
+			want:   "status.operations: Too many: 21: must have at most 20 items",
+		},
+		"OperationTwice": {
+			reason: "one entry a target, or two effects would be pending on it",
+			change: func(s *v1alpha1.MigrationStatus) { s.Operations = append(operations(1), operations(1)...) },
+			want:   "status.operations[1]: Duplicate value",
+		},
+		"Waves65": {
+			reason: "the list is bounded",
+			change: func(s *v1alpha1.MigrationStatus) { s.Waves = make([]v1alpha1.WaveStatus, 65) },
+			want:   "status.waves: Too many: 65: must have at most 64 items",
+		},
+		"SnapshotNoDigest": {
+			reason: "a snapshot that cannot be checked is none",
+			change: func(s *v1alpha1.MigrationStatus) { s.Snapshot = snapshotReference("") },
+			want:   "status.snapshot.sha256: Required value",
+		},
+		"SnapshotHalfADigest": {
+			reason: "nor is one with half a digest",
+			change: func(s *v1alpha1.MigrationStatus) { s.Snapshot = snapshotReference(long(32)) },
+			want:   "sha256 in body should be at least 64 chars long",
+		},
+		"BlockedByTooLong": {
+			reason: "it is a column",
+			change: func(s *v1alpha1.MigrationStatus) { s.BlockedBy = long(257) },
+			want:   "status.blockedBy: Too long",
+		},
+		"ReportNoNamespace": {
+			reason: "a ConfigMap is in a namespace",
+			change: func(s *v1alpha1.MigrationStatus) { s.Report = &v1alpha1.ObjectReference{Name: "r"} },
+			want:   "status.report.namespace: Required value",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -95,94 +95,378 @@ func TestCreateValidates(t *testing.T) {
 		change func(*v1alpha1.Migration)
 		want   string
 	}{
-		"ClusterNameMixed":   {"EKS allows letters, digits, hyphens and underscores", cluster("Prod_1-eu"), accepted},
-		"ClusterNameLongest": {"EKS allows 100 characters", cluster(long(100)), accepted},
-		"ClusterNameTooLong": {"EKS allows no more than 100", cluster(long(101)), "may not be more than 100"},
-		"ClusterNameEmpty":   {"without a name nothing confirms the target", cluster(""), "spec: Required value"},
-		"ClusterNameHyphen":  {"EKS names begin with a letter or digit", cluster("-prod"), "spec.clusterName in body should match"},
-		"ClusterNameDot":     {"a DNS name is no cluster name", cluster("prod.example"), "spec.clusterName in body should match"},
-		"ClusterNameSpace":   {"a pasted blank is caught here, not by EKS", cluster("prod "), "spec.clusterName in body should match"},
+		"ClusterNameMixed": {
+			reason: "EKS allows letters, digits, hyphens and underscores",
+			change: cluster("Prod_1-eu"),
+			want:   accepted,
+		},
+		"ClusterNameLongest": {
+			reason: "EKS allows 100 characters",
+			change: cluster(long(100)),
+			want:   accepted,
+		},
+		"ClusterNameTooLong": {
+			reason: "EKS allows no more than 100",
+			change: cluster(long(101)),
+			want:   "may not be more than 100",
+		},
+		"ClusterNameEmpty": {
+			reason: "without a name nothing confirms the target",
+			change: cluster(""),
+			want:   "spec: Required value",
+		},
+		"ClusterNameHyphen": {
+			reason: "EKS names begin with a letter or digit",
+			change: cluster("-prod"),
+			want:   "spec.clusterName in body should match",
+		},
+		"ClusterNameDot": {
+			reason: "a DNS name is no cluster name",
+			change: cluster("prod.example"),
+			want:   "spec.clusterName in body should match",
+		},
+		"ClusterNameSpace": {
+			reason: "a pasted blank is caught here, not by EKS",
+			change: cluster("prod "),
+			want:   "spec.clusterName in body should match",
+		},
 
-		"ApprovalAutomatic": {"the default, written out", spec(func(s *v1alpha1.MigrationSpec) { s.Approval = v1alpha1.ApprovalAutomatic }), accepted},
-		"ApprovalManual":    {"the other mode", spec(func(s *v1alpha1.MigrationSpec) { s.Approval = v1alpha1.ApprovalManual }), accepted},
-		"ApprovalUnknown":   {"a typing error must not read as Automatic", spec(func(s *v1alpha1.MigrationSpec) { s.Approval = "manual" }), `spec.approval: Unsupported value: "manual"`},
-		"StepsBoth": {"every step there is", spec(func(s *v1alpha1.MigrationSpec) {
-			s.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveStart, v1alpha1.ApproveHandOver}
-		}), accepted},
-		"StepUnknown": {"a step that does not exist approves nothing", spec(func(s *v1alpha1.MigrationSpec) {
-			s.ApprovedSteps = []v1alpha1.ApprovalStep{"Delete"}
-		}), `spec.approvedSteps[0]: Unsupported value: "Delete"`},
-		"StepTwice": {"a step is approved once", spec(func(s *v1alpha1.MigrationSpec) {
-			s.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveStart, v1alpha1.ApproveStart}
-		}), `spec.approvedSteps[1]: Duplicate value: "Start"`},
-		"StepsTooMany": {"the list is bounded", spec(func(s *v1alpha1.MigrationSpec) {
-			s.ApprovedSteps = make([]v1alpha1.ApprovalStep, 9)
-		}), "spec.approvedSteps: Too many: 9: must have at most 8 items"},
+		"ApprovalAutomatic": {
+			reason: "the default, written out",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Approval = v1alpha1.ApprovalAutomatic }),
+			want:   accepted,
+		},
+		"ApprovalManual": {
+			reason: "the other mode",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Approval = v1alpha1.ApprovalManual }),
+			want:   accepted,
+		},
+		"ApprovalUnknown": {
+			reason: "a typing error must not read as Automatic",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Approval = "manual" }),
+			want:   `spec.approval: Unsupported value: "manual"`,
+		},
+		"StepsBoth": {
+			reason: "every step there is",
+			change: spec(func(s *v1alpha1.MigrationSpec) {
+				s.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveStart, v1alpha1.ApproveHandOver}
+			}),
+			want: accepted,
+		},
+		"StepUnknown": {
+			reason: "a step that does not exist approves nothing",
+			change: spec(func(s *v1alpha1.MigrationSpec) {
+				s.ApprovedSteps = []v1alpha1.ApprovalStep{"Delete"}
+			}),
+			want: `spec.approvedSteps[0]: Unsupported value: "Delete"`,
+		},
+		"StepTwice": {
+			reason: "a step is approved once",
+			change: spec(func(s *v1alpha1.MigrationSpec) {
+				s.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveStart, v1alpha1.ApproveStart}
+			}),
+			want: `spec.approvedSteps[1]: Duplicate value: "Start"`,
+		},
+		"StepsTooMany": {
+			reason: "the list is bounded",
+			change: spec(func(s *v1alpha1.MigrationSpec) {
+				s.ApprovedSteps = make([]v1alpha1.ApprovalStep, 9)
+			}),
+			want: "spec.approvedSteps: Too many: 9: must have at most 8 items",
+		},
 
-		"Home":        {"a group by name", home("system"), accepted},
-		"HomeLongest": {"Auto Scaling allows 255 characters", home(long(255)), accepted},
-		"HomeTooLong": {"and no more", home(long(256)), "spec.home.nodeGroup: Too long"},
-		"HomeEmpty":   {"a home without a group names nothing", home(""), "spec.home.nodeGroup: Required value"},
+		"Home": {
+			reason: "a group by name",
+			change: home("system"),
+			want:   accepted,
+		},
+		"HomeLongest": {
+			reason: "Auto Scaling allows 255 characters",
+			change: home(long(255)),
+			want:   accepted,
+		},
+		"HomeTooLong": {
+			reason: "and no more",
+			change: home(long(256)),
+			want:   "spec.home.nodeGroup: Too long",
+		},
+		"HomeEmpty": {
+			reason: "a home without a group names nothing",
+			change: home(""),
+			want:   "spec.home.nodeGroup: Required value",
+		},
 
-		"Pool":             {"the usual case", pools(pool("general", "general-a", "general-b")), accepted},
-		"PoolNameLongest":  {"a label value has 63 characters", pools(pool(long(63), "g")), accepted},
-		"PoolNameTooLong":  {"the pool's name becomes a label value", pools(pool(long(64), "g")), "spec.pools[0].name: Too long"},
-		"PoolNameEmpty":    {"the name is the key of the list", pools(pool("", "g")), "spec.pools[0].name: Required value"},
-		"PoolNameUpper":    {"the pool's name becomes a NodePool's", pools(pool("General", "g")), "spec.pools[0].name in body should match"},
-		"PoolNameHyphen":   {"no object's name ends in a hyphen", pools(pool("general-", "g")), "spec.pools[0].name in body should match"},
-		"PoolTwice":        {"two pools of one name would make one NodePool twice", pools(pool("a", "g"), pool("a", "h")), "spec.pools[1]: Duplicate value"},
-		"PoolNoGroups":     {"a pool is made of groups", pools(pool("a")), "spec.pools[0].nodeGroups: Required value"},
-		"PoolGroupEmpty":   {"an empty name is no group", pools(pool("a", "")), "spec.pools[0].nodeGroups[0] in body should be at least 1 chars long"},
-		"PoolGroupTooLong": {"Auto Scaling allows 255 characters", pools(pool("a", long(256))), "spec.pools[0].nodeGroups[0]: Too long"},
-		"PoolGroups32":     {"as many groups as a pool may have", pools(pool("a", groups(32)...)), accepted},
-		"PoolGroups33":     {"the list is bounded", pools(pool("a", groups(33)...)), "spec.pools[0].nodeGroups: Too many: 33: must have at most 32 items"},
-		"Pools64":          {"as many pools as there may be", pools(numbered(64)...), accepted},
-		"Pools65":          {"the list is bounded", pools(numbered(65)...), "spec.pools: Too many: 65: must have at most 64 items"},
+		"Pool": {
+			reason: "the usual case",
+			change: pools(pool("general", "general-a", "general-b")),
+			want:   accepted,
+		},
+		"PoolNameLongest": {
+			reason: "a label value has 63 characters",
+			change: pools(pool(long(63), "g")),
+			want:   accepted,
+		},
+		"PoolNameTooLong": {
+			reason: "the pool's name becomes a label value",
+			change: pools(pool(long(64), "g")),
+			want:   "spec.pools[0].name: Too long",
+		},
+		"PoolNameEmpty": {
+			reason: "the name is the key of the list",
+			change: pools(pool("", "g")),
+			want:   "spec.pools[0].name: Required value",
+		},
+		"PoolNameUpper": {
+			reason: "the pool's name becomes a NodePool's",
+			change: pools(pool("General", "g")),
+			want:   "spec.pools[0].name in body should match",
+		},
+		"PoolNameHyphen": {
+			reason: "no object's name ends in a hyphen",
+			change: pools(pool("general-", "g")),
+			want:   "spec.pools[0].name in body should match",
+		},
+		"PoolTwice": {
+			reason: "two pools of one name would make one NodePool twice",
+			change: pools(pool("a", "g"), pool("a", "h")),
+			want:   "spec.pools[1]: Duplicate value",
+		},
+		"PoolNoGroups": {
+			reason: "a pool is made of groups",
+			change: pools(pool("a")),
+			want:   "spec.pools[0].nodeGroups: Required value",
+		},
+		"PoolGroupEmpty": {
+			reason: "an empty name is no group",
+			change: pools(pool("a", "")),
+			want:   "spec.pools[0].nodeGroups[0] in body should be at least 1 chars long",
+		},
+		"PoolGroupTooLong": {
+			reason: "Auto Scaling allows 255 characters",
+			change: pools(pool("a", long(256))),
+			want:   "spec.pools[0].nodeGroups[0]: Too long",
+		},
+		"PoolGroups32": {
+			reason: "as many groups as a pool may have",
+			change: pools(pool("a", groups(32)...)),
+			want:   accepted,
+		},
+		"PoolGroups33": {
+			reason: "the list is bounded",
+			change: pools(pool("a", groups(33)...)),
+			want:   "spec.pools[0].nodeGroups: Too many: 33: must have at most 32 items",
+		},
+		"Pools64": {
+			reason: "as many pools as there may be",
+			change: pools(numbered(64)...),
+			want:   accepted,
+		},
+		"Pools65": {
+			reason: "the list is bounded",
+			change: pools(numbered(65)...),
+			want:   "spec.pools: Too many: 65: must have at most 64 items",
+		},
 
-		"UnavailableNumber":   {"a number of nodes", unavailable(intstr.FromInt32(3)), accepted},
-		"UnavailableOne":      {"the least", unavailable(intstr.FromInt32(1)), accepted},
-		"UnavailableZero":     {"zero would never drain anything", unavailable(intstr.FromInt32(0)), "a number of at least 1 or a percentage from 1% to 100%"},
-		"UnavailableNegative": {"less than none", unavailable(intstr.FromInt32(-1)), "a number of at least 1 or a percentage from 1% to 100%"},
-		"UnavailableMost":     {"the largest cluster castoff is measured on", unavailable(intstr.FromInt32(1000)), accepted},
-		"UnavailableTooMany":  {"more than that is a typing error", unavailable(intstr.FromInt32(1001)), "a number of at least 1 or a percentage from 1% to 100%"},
-		"Unavailable10%":      {"the default, written out", unavailable(intstr.FromString("10%")), accepted},
-		"Unavailable1%":       {"the least percentage", unavailable(intstr.FromString("1%")), accepted},
-		"Unavailable100%":     {"all at once, if the budgets allow", unavailable(intstr.FromString("100%")), accepted},
-		"Unavailable0%":       {"zero would never drain anything", unavailable(intstr.FromString("0%")), "a number of at least 1 or a percentage from 1% to 100%"},
-		"Unavailable101%":     {"more than all", unavailable(intstr.FromString("101%")), "a number of at least 1 or a percentage from 1% to 100%"},
-		"UnavailableText":     {"no number at all", unavailable(intstr.FromString("x")), "a number of at least 1 or a percentage from 1% to 100%"},
-		"UnavailableQuoted":   {"a number in quotes is neither", unavailable(intstr.FromString("3")), "a number of at least 1 or a percentage from 1% to 100%"},
-		"UnavailableFraction": {"no fractions of a percent", unavailable(intstr.FromString("1.5%")), "a number of at least 1 or a percentage from 1% to 100%"},
+		"UnavailableNumber": {
+			reason: "a number of nodes",
+			change: unavailable(intstr.FromInt32(3)),
+			want:   accepted,
+		},
+		"UnavailableOne": {
+			reason: "the least",
+			change: unavailable(intstr.FromInt32(1)),
+			want:   accepted,
+		},
+		"UnavailableZero": {
+			reason: "zero would never drain anything",
+			change: unavailable(intstr.FromInt32(0)),
+			want:   "a number of at least 1 or a percentage from 1% to 100%",
+		},
+		"UnavailableNegative": {
+			reason: "less than none",
+			change: unavailable(intstr.FromInt32(-1)),
+			want:   "a number of at least 1 or a percentage from 1% to 100%",
+		},
+		"UnavailableMost": {
+			reason: "the largest cluster castoff is measured on",
+			change: unavailable(intstr.FromInt32(1000)),
+			want:   accepted,
+		},
+		"UnavailableTooMany": {
+			reason: "more than that is a typing error",
+			change: unavailable(intstr.FromInt32(1001)),
+			want:   "a number of at least 1 or a percentage from 1% to 100%",
+		},
+		"Unavailable10%": {
+			reason: "the default, written out",
+			change: unavailable(intstr.FromString("10%")),
+			want:   accepted,
+		},
+		"Unavailable1%": {
+			reason: "the least percentage",
+			change: unavailable(intstr.FromString("1%")),
+			want:   accepted,
+		},
+		"Unavailable100%": {
+			reason: "all at once, if the budgets allow",
+			change: unavailable(intstr.FromString("100%")),
+			want:   accepted,
+		},
+		"Unavailable0%": {
+			reason: "zero would never drain anything",
+			change: unavailable(intstr.FromString("0%")),
+			want:   "a number of at least 1 or a percentage from 1% to 100%",
+		},
+		"Unavailable101%": {
+			reason: "more than all",
+			change: unavailable(intstr.FromString("101%")),
+			want:   "a number of at least 1 or a percentage from 1% to 100%",
+		},
+		"UnavailableText": {
+			reason: "no number at all",
+			change: unavailable(intstr.FromString("x")),
+			want:   "a number of at least 1 or a percentage from 1% to 100%",
+		},
+		"UnavailableQuoted": {
+			reason: "a number in quotes is neither",
+			change: unavailable(intstr.FromString("3")),
+			want:   "a number of at least 1 or a percentage from 1% to 100%",
+		},
+		"UnavailableFraction": {
+			reason: "no fractions of a percent",
+			change: unavailable(intstr.FromString("1.5%")),
+			want:   "a number of at least 1 or a percentage from 1% to 100%",
+		},
 
-		"SoakNone":     {"who does not want to wait need not", soak(0), accepted},
-		"SoakDay":      {"the longest", soak(86400), accepted},
-		"SoakNegative": {"time does not run backwards", soak(-1), "spec.strategy.soakSeconds in body should be greater than or equal to 0"},
-		"SoakTooLong":  {"more than a day is no soak", soak(86401), "spec.strategy.soakSeconds in body should be less than or equal to 86400"},
+		"SoakNone": {
+			reason: "who does not want to wait need not",
+			change: soak(0),
+			want:   accepted,
+		},
+		"SoakDay": {
+			reason: "the longest",
+			change: soak(86400),
+			want:   accepted,
+		},
+		"SoakNegative": {
+			reason: "time does not run backwards",
+			change: soak(-1),
+			want:   "spec.strategy.soakSeconds in body should be greater than or equal to 0",
+		},
+		"SoakTooLong": {
+			reason: "more than a day is no soak",
+			change: soak(86401),
+			want:   "spec.strategy.soakSeconds in body should be less than or equal to 86400",
+		},
 
-		"CapacityEvictFirst": {"the strategy of this version", spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = v1alpha1.CapacityEvictFirst }), accepted},
-		"CapacityUnknown":    {"what this version cannot do is refused, not ignored", spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = "WarmFirst" }), "spec.strategy.capacity: Unsupported value"},
-		"SurgeNone":          {"the strategy of this version", spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = v1alpha1.SurgeNone }), accepted},
-		"SurgeUnknown":       {"what this version cannot do is refused, not ignored", spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = "All" }), "spec.strategy.surge: Unsupported value"},
-		"WavesSingle":        {"the strategy of this version", spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Waves = v1alpha1.WavesSingle }), accepted},
-		"WavesUnknown":       {"what this version cannot do is refused, not ignored", spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Waves = "Auto" }), "spec.strategy.waves: Unsupported value"},
-		"SourceBuiltIn":      {"the source of this version", spec(func(s *v1alpha1.MigrationSpec) { s.Provisioner.Source = v1alpha1.SourceBuiltIn }), accepted},
-		"SourceUnknown":      {"what this version cannot do is refused, not ignored", spec(func(s *v1alpha1.MigrationSpec) { s.Provisioner.Source = "Chart" }), "spec.provisioner.source: Unsupported value"},
-		"DecommissionKeeps": {"the mode of this version", spec(func(s *v1alpha1.MigrationSpec) {
-			s.Decommission = v1alpha1.Decommission{Mode: v1alpha1.DecommissionScaleToZero, ClusterAutoscaler: v1alpha1.DecommissionScaleToZero}
-		}), accepted},
-		"DecommissionGroups": {"groups are not deleted by this version", spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.Mode = "Delete" }), "spec.decommission.mode: Unsupported value"},
-		"DecommissionCA":     {"Cluster Autoscaler is not deleted by this version", spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.ClusterAutoscaler = "Delete" }), "spec.decommission.clusterAutoscaler: Unsupported value"},
+		"CapacityEvictFirst": {
+			reason: "the strategy of this version",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = v1alpha1.CapacityEvictFirst }),
+			want:   accepted,
+		},
+		"CapacityUnknown": {
+			reason: "what this version cannot do is refused, not ignored",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = "WarmFirst" }),
+			want:   "spec.strategy.capacity: Unsupported value",
+		},
+		"SurgeNone": {
+			reason: "the strategy of this version",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = v1alpha1.SurgeNone }),
+			want:   accepted,
+		},
+		"SurgeUnknown": {
+			reason: "what this version cannot do is refused, not ignored",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = "All" }),
+			want:   "spec.strategy.surge: Unsupported value",
+		},
+		"WavesSingle": {
+			reason: "the strategy of this version",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Waves = v1alpha1.WavesSingle }),
+			want:   accepted,
+		},
+		"WavesUnknown": {
+			reason: "what this version cannot do is refused, not ignored",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Waves = "Auto" }),
+			want:   "spec.strategy.waves: Unsupported value",
+		},
+		"SourceBuiltIn": {
+			reason: "the source of this version",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Provisioner.Source = v1alpha1.SourceBuiltIn }),
+			want:   accepted,
+		},
+		"SourceUnknown": {
+			reason: "what this version cannot do is refused, not ignored",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Provisioner.Source = "Chart" }),
+			want:   "spec.provisioner.source: Unsupported value",
+		},
+		"DecommissionKeeps": {
+			reason: "the mode of this version",
+			change: spec(func(s *v1alpha1.MigrationSpec) {
+				s.Decommission = v1alpha1.Decommission{Mode: v1alpha1.DecommissionScaleToZero, ClusterAutoscaler: v1alpha1.DecommissionScaleToZero}
+			}),
+			want: accepted,
+		},
+		"DecommissionGroups": {
+			reason: "groups are not deleted by this version",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.Mode = "Delete" }),
+			want:   "spec.decommission.mode: Unsupported value",
+		},
+		"DecommissionCA": {
+			reason: "Cluster Autoscaler is not deleted by this version",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.ClusterAutoscaler = "Delete" }),
+			want:   "spec.decommission.clusterAutoscaler: Unsupported value",
+		},
 
-		"Risk":              {"a finding by its object", risk("BarePod", "pod/default/debug", "mine"), accepted},
-		"RiskAll":           {"every object of a check", risk("BarePod", "*", "all mine"), accepted},
-		"RiskNoCheck":       {"a risk without a check would accept anything", risk("", "*", "x"), "spec.acceptedRisks[0].check: Required value"},
-		"RiskNoObject":      {"all objects have to be meant, with a *", risk("BarePod", "", "x"), "spec.acceptedRisks[0].object: Required value"},
-		"RiskNoReason":      {"whoever reads it next wants to know why", risk("BarePod", "*", ""), "spec.acceptedRisks[0].reason: Required value"},
-		"RiskCheckTooLong":  {"checks have short names", risk(long(65), "*", "x"), "spec.acceptedRisks[0].check: Too long"},
-		"RiskObjectTooLong": {"kind, namespace and name fit 512", risk("BarePod", long(513), "x"), "spec.acceptedRisks[0].object: Too long"},
-		"RiskReasonTooLong": {"a reason, not an essay", risk("BarePod", "*", long(513)), "spec.acceptedRisks[0].reason: Too long"},
-		"Risks128":          {"as many as there may be", risks(128), accepted},
-		"Risks129":          {"the list is bounded", risks(129), "spec.acceptedRisks: Too many: 129: must have at most 128 items"},
+		"Risk": {
+			reason: "a finding by its object",
+			change: risk("BarePod", "pod/default/debug", "mine"),
+			want:   accepted,
+		},
+		"RiskAll": {
+			reason: "every object of a check",
+			change: risk("BarePod", "*", "all mine"),
+			want:   accepted,
+		},
+		"RiskNoCheck": {
+			reason: "a risk without a check would accept anything",
+			change: risk("", "*", "x"),
+			want:   "spec.acceptedRisks[0].check: Required value",
+		},
+		"RiskNoObject": {
+			reason: "all objects have to be meant, with a *",
+			change: risk("BarePod", "", "x"),
+			want:   "spec.acceptedRisks[0].object: Required value",
+		},
+		"RiskNoReason": {
+			reason: "whoever reads it next wants to know why",
+			change: risk("BarePod", "*", ""),
+			want:   "spec.acceptedRisks[0].reason: Required value",
+		},
+		"RiskCheckTooLong": {
+			reason: "checks have short names",
+			change: risk(long(65), "*", "x"),
+			want:   "spec.acceptedRisks[0].check: Too long",
+		},
+		"RiskObjectTooLong": {
+			reason: "kind, namespace and name fit 512",
+			change: risk("BarePod", long(513), "x"),
+			want:   "spec.acceptedRisks[0].object: Too long",
+		},
+		"RiskReasonTooLong": {
+			reason: "a reason, not an essay",
+			change: risk("BarePod", "*", long(513)),
+			want:   "spec.acceptedRisks[0].reason: Too long",
+		},
+		"Risks128": {
+			reason: "as many as there may be",
+			change: risks(128),
+			want:   accepted,
+		},
+		"Risks129": {
+			reason: "the list is bounded",
+			change: risks(129),
+			want:   "spec.acceptedRisks: Too many: 129: must have at most 128 items",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -205,15 +489,43 @@ func TestCreateRawValidates(t *testing.T) {
 		spec   map[string]any
 		want   string
 	}{
-		"EmptyName":  {"an empty name confirms nothing", map[string]any{"clusterName": ""}, "spec.clusterName in body should be at least 1 chars long"},
-		"Shortest":   {"a cluster's name is all it takes", map[string]any{"clusterName": "prod"}, accepted},
-		"NoName":     {"the name is what confirms the target", map[string]any{}, "spec.clusterName: Required value"},
-		"EmptyPools": {"no pools at all is a mistake; leave the field out for all", map[string]any{"clusterName": "prod", "pools": []any{}}, "spec.pools in body should have at least 1 items"},
-		"EmptyGroups": {"a pool is made of groups", map[string]any{"clusterName": "prod", "pools": []any{
-			map[string]any{"name": "a", "nodeGroups": []any{}}}}, "spec.pools[0].nodeGroups in body should have at least 1 items"},
-		"EmptyHome": {"a home without a group names nothing", map[string]any{"clusterName": "prod", "home": map[string]any{}}, "spec.home.nodeGroup: Required value"},
-		"UnavailableBool": {"neither a number nor a percentage", map[string]any{"clusterName": "prod",
-			"strategy": map[string]any{"maxUnavailableNodes": true}}, "spec.strategy.maxUnavailableNodes"},
+		"EmptyName": {
+			reason: "an empty name confirms nothing",
+			spec:   map[string]any{"clusterName": ""},
+			want:   "spec.clusterName in body should be at least 1 chars long",
+		},
+		"Shortest": {
+			reason: "a cluster's name is all it takes",
+			spec:   map[string]any{"clusterName": "prod"},
+			want:   accepted,
+		},
+		"NoName": {
+			reason: "the name is what confirms the target",
+			spec:   map[string]any{},
+			want:   "spec.clusterName: Required value",
+		},
+		"EmptyPools": {
+			reason: "no pools at all is a mistake; leave the field out for all",
+			spec:   map[string]any{"clusterName": "prod", "pools": []any{}},
+			want:   "spec.pools in body should have at least 1 items",
+		},
+		"EmptyGroups": {
+			reason: "a pool is made of groups",
+			spec: map[string]any{"clusterName": "prod", "pools": []any{
+				map[string]any{"name": "a", "nodeGroups": []any{}}}},
+			want: "spec.pools[0].nodeGroups in body should have at least 1 items",
+		},
+		"EmptyHome": {
+			reason: "a home without a group names nothing",
+			spec:   map[string]any{"clusterName": "prod", "home": map[string]any{}},
+			want:   "spec.home.nodeGroup: Required value",
+		},
+		"UnavailableBool": {
+			reason: "neither a number nor a percentage",
+			spec: map[string]any{"clusterName": "prod",
+				"strategy": map[string]any{"maxUnavailableNodes": true}},
+			want: "spec.strategy.maxUnavailableNodes",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -244,27 +556,127 @@ func TestFrozenFromTheSnapshotOn(t *testing.T) {
 		// frozen is what the API server says once the snapshot is taken; before it, every change is accepted.
 		frozen string
 	}{
-		"ClusterName":  {"another cluster needs another snapshot", start, cluster("other"), clusterFrozen},
-		"HomeChanged":  {"Karpenter runs there by now", start, home("other"), homeFrozen},
-		"HomeRemoved":  {"the default may be another group", start, spec(func(s *v1alpha1.MigrationSpec) { s.Home = nil }), homeFrozen},
-		"HomeAdded":    {"the default was another group", bare, home("system"), homeFrozen},
-		"PoolAdded":    {"the snapshot does not have its groups", start, pools(pool("a", "a-1", "a-2"), pool("b", "b-1"), pool("c", "c-1")), poolsFrozen},
-		"PoolRemoved":  {"its nodes are fenced by now", start, pools(pool("a", "a-1", "a-2")), poolsFrozen},
-		"PoolRenamed":  {"the name is its NodePool's", start, pools(pool("a", "a-1", "a-2"), pool("z", "b-1")), poolsFrozen},
-		"GroupAdded":   {"the snapshot does not have it", start, pools(pool("a", "a-1", "a-2"), pool("b", "b-1", "b-2")), poolsFrozen},
-		"GroupRemoved": {"its nodes are fenced by now", start, pools(pool("a", "a-1"), pool("b", "b-1")), poolsFrozen},
-		"GroupMoved":   {"it would belong to two pools' NodePools", start, pools(pool("a", "a-1"), pool("b", "b-1", "a-2")), poolsFrozen},
-		"PoolsAdded":   {"the default was made into pools already", bare, pools(pool("a", "a-1")), poolsFrozen},
-		"PoolsRemoved": {"the default may be other pools", start, spec(func(s *v1alpha1.MigrationSpec) { s.Pools = nil }), poolsFrozen},
+		"ClusterName": {
+			reason: "another cluster needs another snapshot",
+			start:  start,
+			change: cluster("other"),
+			frozen: clusterFrozen,
+		},
+		"HomeChanged": {
+			reason: "Karpenter runs there by now",
+			start:  start,
+			change: home("other"),
+			frozen: homeFrozen,
+		},
+		"HomeRemoved": {
+			reason: "the default may be another group",
+			start:  start,
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Home = nil }),
+			frozen: homeFrozen,
+		},
+		"HomeAdded": {
+			reason: "the default was another group",
+			start:  bare,
+			change: home("system"),
+			frozen: homeFrozen,
+		},
+		"PoolAdded": {
+			reason: "the snapshot does not have its groups",
+			start:  start,
+			change: pools(pool("a", "a-1", "a-2"), pool("b", "b-1"), pool("c", "c-1")),
+			frozen: poolsFrozen,
+		},
+		"PoolRemoved": {
+			reason: "its nodes are fenced by now",
+			start:  start,
+			change: pools(pool("a", "a-1", "a-2")),
+			frozen: poolsFrozen,
+		},
+		"PoolRenamed": {
+			reason: "the name is its NodePool's",
+			start:  start,
+			change: pools(pool("a", "a-1", "a-2"), pool("z", "b-1")),
+			frozen: poolsFrozen,
+		},
+		"GroupAdded": {
+			reason: "the snapshot does not have it",
+			start:  start,
+			change: pools(pool("a", "a-1", "a-2"), pool("b", "b-1", "b-2")),
+			frozen: poolsFrozen,
+		},
+		"GroupRemoved": {
+			reason: "its nodes are fenced by now",
+			start:  start,
+			change: pools(pool("a", "a-1"), pool("b", "b-1")),
+			frozen: poolsFrozen,
+		},
+		"GroupMoved": {
+			reason: "it would belong to two pools' NodePools",
+			start:  start,
+			change: pools(pool("a", "a-1"), pool("b", "b-1", "a-2")),
+			frozen: poolsFrozen,
+		},
+		"PoolsAdded": {
+			reason: "the default was made into pools already",
+			start:  bare,
+			change: pools(pool("a", "a-1")),
+			frozen: poolsFrozen,
+		},
+		"PoolsRemoved": {
+			reason: "the default may be other pools",
+			start:  start,
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Pools = nil }),
+			frozen: poolsFrozen,
+		},
 
-		"PoolsReordered": {"the order is nobody's promise", start, pools(pool("b", "b-1"), pool("a", "a-1", "a-2")), accepted},
-		"Unavailable":    {"whoever is on call must be able to slow down", start, unavailable(intstr.FromInt32(1)), accepted},
-		"Soak":           {"and to hurry", start, soak(0), accepted},
-		"Paused":         {"and to stop", start, spec(func(s *v1alpha1.MigrationSpec) { s.Paused = true }), accepted},
-		"Approval":       {"and to be asked from now on", start, spec(func(s *v1alpha1.MigrationSpec) { s.Approval = v1alpha1.ApprovalManual }), accepted},
-		"Steps":          {"and to approve", start, spec(func(s *v1alpha1.MigrationSpec) { s.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveHandOver} }), accepted},
-		"Risks":          {"and to accept what blocks", start, risk("BarePod", "*", "known"), accepted},
-		"Nothing":        {"an apply that changes nothing is no change", start, func(*v1alpha1.Migration) {}, accepted},
+		"PoolsReordered": {
+			reason: "the order is nobody's promise",
+			start:  start,
+			change: pools(pool("b", "b-1"), pool("a", "a-1", "a-2")),
+			frozen: accepted,
+		},
+		"Unavailable": {
+			reason: "whoever is on call must be able to slow down",
+			start:  start,
+			change: unavailable(intstr.FromInt32(1)),
+			frozen: accepted,
+		},
+		"Soak": {
+			reason: "and to hurry",
+			start:  start,
+			change: soak(0),
+			frozen: accepted,
+		},
+		"Paused": {
+			reason: "and to stop",
+			start:  start,
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Paused = true }),
+			frozen: accepted,
+		},
+		"Approval": {
+			reason: "and to be asked from now on",
+			start:  start,
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Approval = v1alpha1.ApprovalManual }),
+			frozen: accepted,
+		},
+		"Steps": {
+			reason: "and to approve",
+			start:  start,
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveHandOver} }),
+			frozen: accepted,
+		},
+		"Risks": {
+			reason: "and to accept what blocks",
+			start:  start,
+			change: risk("BarePod", "*", "known"),
+			frozen: accepted,
+		},
+		"Nothing": {
+			reason: "an apply that changes nothing is no change",
+			start:  start,
+			change: func(*v1alpha1.Migration) {},
+			frozen: accepted,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

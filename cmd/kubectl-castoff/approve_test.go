@@ -31,16 +31,60 @@ func TestNextStep(t *testing.T) {
 		want   v1alpha1.ApprovalStep
 		err    string
 	}{
-		"First":         {"in order", migrationNamed("prod"), nil, v1alpha1.ApproveStart, ""},
-		"Second":        {"in order", migrationNamed("prod", approved(v1alpha1.ApproveStart)), nil, v1alpha1.ApproveHandOver, ""},
-		"Gap":           {"the first that is missing, not the one after the last", migrationNamed("prod", approved(v1alpha1.ApproveHandOver)), nil, v1alpha1.ApproveStart, ""},
-		"Asked":         {"whoever names a step means it", migrationNamed("prod"), []string{"HandOver"}, v1alpha1.ApproveHandOver, ""},
-		"AnyCase":       {"shells have no capitals", migrationNamed("prod"), []string{"handover"}, v1alpha1.ApproveHandOver, ""},
-		"Approved":      {"twice is a misunderstanding", migrationNamed("prod", both), []string{"Start"}, "", "step Start of Migration prod is approved already"},
-		"AllApproved":   {"nothing is left to say", migrationNamed("prod", both), nil, "", "every step of Migration prod is approved"},
-		"Unknown":       {"the steps there are", migrationNamed("prod"), []string{"Delete"}, "", `unknown step "Delete": known are [Start HandOver]`},
-		"Automatic":     {"it would not wait for the answer", migrationNamed("prod", automatic), nil, "", "approval of Migration prod is Automatic: it asks nobody. Set spec.approval: Manual to be asked"},
-		"AutomaticNone": {"silent is Automatic", migrationNamed("prod", func(m *v1alpha1.Migration) { m.Spec.Approval = "" }), nil, "", "approval of Migration prod is Automatic: it asks nobody. Set spec.approval: Manual to be asked"},
+		"First": {
+			reason: "in order",
+			m:      migrationNamed("prod"),
+			want:   v1alpha1.ApproveStart,
+		},
+		"Second": {
+			reason: "in order",
+			m:      migrationNamed("prod", approved(v1alpha1.ApproveStart)),
+			want:   v1alpha1.ApproveHandOver,
+		},
+		"Gap": {
+			reason: "the first that is missing, not the one after the last",
+			m:      migrationNamed("prod", approved(v1alpha1.ApproveHandOver)),
+			want:   v1alpha1.ApproveStart,
+		},
+		"Asked": {
+			reason: "whoever names a step means it",
+			m:      migrationNamed("prod"),
+			asked:  []string{"HandOver"},
+			want:   v1alpha1.ApproveHandOver,
+		},
+		"AnyCase": {
+			reason: "shells have no capitals",
+			m:      migrationNamed("prod"),
+			asked:  []string{"handover"},
+			want:   v1alpha1.ApproveHandOver,
+		},
+		"Approved": {
+			reason: "twice is a misunderstanding",
+			m:      migrationNamed("prod", both),
+			asked:  []string{"Start"},
+			err:    "step Start of Migration prod is approved already",
+		},
+		"AllApproved": {
+			reason: "nothing is left to say",
+			m:      migrationNamed("prod", both),
+			err:    "every step of Migration prod is approved",
+		},
+		"Unknown": {
+			reason: "the steps there are",
+			m:      migrationNamed("prod"),
+			asked:  []string{"Delete"},
+			err:    `unknown step "Delete": known are [Start HandOver]`,
+		},
+		"Automatic": {
+			reason: "it would not wait for the answer",
+			m:      migrationNamed("prod", automatic),
+			err:    "approval of Migration prod is Automatic: it asks nobody. Set spec.approval: Manual to be asked",
+		},
+		"AutomaticNone": {
+			reason: "silent is Automatic",
+			m:      migrationNamed("prod", func(m *v1alpha1.Migration) { m.Spec.Approval = "" }),
+			err:    "approval of Migration prod is Automatic: it asks nobody. Set spec.approval: Manual to be asked",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -88,10 +132,31 @@ func TestApprove(t *testing.T) {
 		out, err  string
 		want      []v1alpha1.ApprovalStep
 	}{
-		"Yes":     {"after being asked", "y\n", []string{"prod"}, startText + "Go on? [y/N] Approved.\n", "", []v1alpha1.ApprovalStep{v1alpha1.ApproveStart}},
-		"No":      {"nothing is written", "n\n", []string{"prod"}, startText + "Go on? [y/N] ", "not approved: nothing was changed", nil},
-		"Unasked": {"for scripts", "", []string{"prod", "--yes"}, startText + "Approved.\n", "", []v1alpha1.ApprovalStep{v1alpha1.ApproveStart}},
-		"Missing": {"what there is can be listed", "", []string{"pord", "--yes"}, "", `there is no Migration pord: kubectl get migrations lists them: migrations.castoff.sh "pord" not found`, nil},
+		"Yes": {
+			reason:    "after being asked",
+			stdin:     "y\n",
+			arguments: []string{"prod"},
+			out:       startText + "Go on? [y/N] Approved.\n",
+			want:      []v1alpha1.ApprovalStep{v1alpha1.ApproveStart},
+		},
+		"No": {
+			reason:    "nothing is written",
+			stdin:     "n\n",
+			arguments: []string{"prod"},
+			out:       startText + "Go on? [y/N] ",
+			err:       "not approved: nothing was changed",
+		},
+		"Unasked": {
+			reason:    "for scripts",
+			arguments: []string{"prod", "--yes"},
+			out:       startText + "Approved.\n",
+			want:      []v1alpha1.ApprovalStep{v1alpha1.ApproveStart},
+		},
+		"Missing": {
+			reason:    "what there is can be listed",
+			arguments: []string{"pord", "--yes"},
+			err:       `there is no Migration pord: kubectl get migrations lists them: migrations.castoff.sh "pord" not found`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -175,8 +240,15 @@ func TestStatus(t *testing.T) {
 		m      *v1alpha1.Migration
 		want   string
 	}{
-		"New": {"no table of nothing", migrationNamed("prod"), "Migration prod of cluster prod: castoff has not looked at it yet. Is it running? kubectl get pods -n castoff-system\n"},
-		"Shifting": {"pools, conditions, and what is waited for", shifting, `Migration prod of cluster prod: Shifting, pools 1/2, nodes 4/14
+		"New": {
+			reason: "no table of nothing",
+			m:      migrationNamed("prod"),
+			want:   "Migration prod of cluster prod: castoff has not looked at it yet. Is it running? kubectl get pods -n castoff-system\n",
+		},
+		"Shifting": {
+			reason: "pools, conditions, and what is waited for",
+			m:      shifting,
+			want: `Migration prod of cluster prod: Shifting, pools 1/2, nodes 4/14
 
 POOL     PHASE     NODES LEFT  DRAINING  PODS LEFT  NODEPOOL
 general  Draining  6/10        1         3          general
@@ -187,7 +259,8 @@ Ready      False   Progressing  Draining general.
 
 Wait DisruptionBudget pod/shop/web
   No room in shop/web.
-`},
+`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -212,9 +285,21 @@ func TestReport(t *testing.T) {
 		objects  []client.Object
 		out, err string
 	}{
-		"Text": {"as castoff wrote it", []client.Object{reported, text}, "Blocks (1)\n", ""},
-		"None": {"castoff has not looked yet", []client.Object{migrationNamed("prod")}, "", "there is no report of Migration prod yet: is castoff running? kubectl get pods -n castoff-system"},
-		"Gone": {"somebody deleted it", []client.Object{reported}, "", `reading the report castoff-system/prod-report: configmaps "prod-report" not found`},
+		"Text": {
+			reason:  "as castoff wrote it",
+			objects: []client.Object{reported, text},
+			out:     "Blocks (1)\n",
+		},
+		"None": {
+			reason:  "castoff has not looked yet",
+			objects: []client.Object{migrationNamed("prod")},
+			err:     "there is no report of Migration prod yet: is castoff running? kubectl get pods -n castoff-system",
+		},
+		"Gone": {
+			reason:  "somebody deleted it",
+			objects: []client.Object{reported},
+			err:     `reading the report castoff-system/prod-report: configmaps "prod-report" not found`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -187,14 +187,45 @@ func TestPlanErrors(t *testing.T) {
 		arguments []string
 		want      string // part of the message
 	}{
-		"Nothing":    {"which cluster?", nil, "at least one of the flags in the group [cluster filename] is required"},
-		"Both":       {"two answers to one question", []string{"--cluster", "prod", "-f", noName}, "if any flags in the group [cluster filename] are set none of the others can be"},
-		"Arguments":  {"a name without its flag", []string{"prod"}, `unknown command "prod"`},
-		"Output":     {"said before half a minute of looking", []string{"--cluster", "prod", "-o", "xml"}, `unknown output "xml": text, yaml, json, iam`},
-		"NoFile":     {"the file's name is in the error", []string{"-f", missing}, "reading the Migration: open " + missing},
-		"NoCluster":  {"the file confirms nothing", []string{"-f", noName}, noName + " names no cluster: set spec.clusterName"},
-		"OtherKind":  {"a file of another kind", []string{"-f", other}, other + ` is no Migration but a "Pod" of "v1": apiVersion has to be castoff.sh/v1alpha1, kind Migration`},
-		"OtherField": {"a typing error is no default", []string{"-f", odd}, `unknown field "clustername2"`},
+		"Nothing": {
+			reason: "which cluster?",
+			want:   "at least one of the flags in the group [cluster filename] is required",
+		},
+		"Both": {
+			reason:    "two answers to one question",
+			arguments: []string{"--cluster", "prod", "-f", noName},
+			want:      "if any flags in the group [cluster filename] are set none of the others can be",
+		},
+		"Arguments": {
+			reason:    "a name without its flag",
+			arguments: []string{"prod"},
+			want:      `unknown command "prod"`,
+		},
+		"Output": {
+			reason:    "said before half a minute of looking",
+			arguments: []string{"--cluster", "prod", "-o", "xml"},
+			want:      `unknown output "xml": text, yaml, json, iam`,
+		},
+		"NoFile": {
+			reason:    "the file's name is in the error",
+			arguments: []string{"-f", missing},
+			want:      "reading the Migration: open " + missing,
+		},
+		"NoCluster": {
+			reason:    "the file confirms nothing",
+			arguments: []string{"-f", noName},
+			want:      noName + " names no cluster: set spec.clusterName",
+		},
+		"OtherKind": {
+			reason:    "a file of another kind",
+			arguments: []string{"-f", other},
+			want:      other + ` is no Migration but a "Pod" of "v1": apiVersion has to be castoff.sh/v1alpha1, kind Migration`,
+		},
+		"OtherField": {
+			reason:    "a typing error is no default",
+			arguments: []string{"-f", odd},
+			want:      `unknown field "clustername2"`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

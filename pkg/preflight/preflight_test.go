@@ -153,133 +153,231 @@ func TestRun(t *testing.T) {
 		in     Input
 		want   []inventory.Finding
 	}{
-		"Sound": {"nothing to say about a sound cluster", sound(), nil},
-		"ClusterNotFound": {"nothing else was read, so nothing else is judged",
-			Input{ClusterName: "prdo", Engine: inventory.Engine{Foreign: []string{"a/b"}}},
-			[]inventory.Finding{blocks(CheckClusterNotFound, "cluster/prdo", "", "EKS does not know a cluster of this name in castoff's account and region. Correct spec.clusterName, or AWS_REGION of the castoff Deployment.")}},
-		"WrongCluster": {"a Migration applied in another cluster would shrink the groups of this one",
-			sound(func(in *Input) { in.Cluster.Same = false }),
-			[]inventory.Finding{blocks(CheckWrongCluster, "cluster/prod", "", "EKS knows this cluster, but castoff does not run in it: its certificate authority is another. Apply the Migration in the cluster that it names.")}},
-		"AutoMode": {"EKS brings a Karpenter of its own",
-			sound(func(in *Input) { in.Cluster.AutoMode = true }),
-			[]inventory.Finding{blocks(CheckAutoMode, "cluster/prod", "", "EKS Auto Mode is on: it already runs a Karpenter that castoff must not compete with. Turn it off, or move workloads to its node pools without castoff.")}},
-		"ForeignKarpenters": {"each is named, because each has to go",
-			sound(func(in *Input) { in.Engine.Foreign = []string{"karpenter/karpenter", "kube-system/k2"} }),
-			[]inventory.Finding{
+		"Sound": {
+			reason: "nothing to say about a sound cluster",
+			in:     sound(),
+		},
+		"ClusterNotFound": {
+			reason: "nothing else was read, so nothing else is judged",
+			in:     Input{ClusterName: "prdo", Engine: inventory.Engine{Foreign: []string{"a/b"}}},
+			want:   []inventory.Finding{blocks(CheckClusterNotFound, "cluster/prdo", "", "EKS does not know a cluster of this name in castoff's account and region. Correct spec.clusterName, or AWS_REGION of the castoff Deployment.")},
+		},
+		"WrongCluster": {
+			reason: "a Migration applied in another cluster would shrink the groups of this one",
+			in:     sound(func(in *Input) { in.Cluster.Same = false }),
+			want:   []inventory.Finding{blocks(CheckWrongCluster, "cluster/prod", "", "EKS knows this cluster, but castoff does not run in it: its certificate authority is another. Apply the Migration in the cluster that it names.")},
+		},
+		"AutoMode": {
+			reason: "EKS brings a Karpenter of its own",
+			in:     sound(func(in *Input) { in.Cluster.AutoMode = true }),
+			want:   []inventory.Finding{blocks(CheckAutoMode, "cluster/prod", "", "EKS Auto Mode is on: it already runs a Karpenter that castoff must not compete with. Turn it off, or move workloads to its node pools without castoff.")},
+		},
+		"ForeignKarpenters": {
+			reason: "each is named, because each has to go",
+			in:     sound(func(in *Input) { in.Engine.Foreign = []string{"karpenter/karpenter", "kube-system/k2"} }),
+			want: []inventory.Finding{
 				blocks(CheckForeignKarpenter, "deployment/karpenter/karpenter", "", "A Karpenter runs here that castoff did not install, and two launch twice for every pod. Remove it first; adopting one is not in this version."),
 				blocks(CheckForeignKarpenter, "deployment/kube-system/k2", "", "A Karpenter runs here that castoff did not install, and two launch twice for every pod. Remove it first; adopting one is not in this version."),
-			}},
-		"NoAutoscaler": {"pools can be named by hand, so it only warns",
-			sound(func(in *Input) { in.Autoscalers = nil }),
-			[]inventory.Finding{warns(CheckNoAutoscaler, "cluster/prod", "", "No Cluster Autoscaler was found by image or arguments in any namespace. If one runs outside the cluster, stop it before the hand-over.")}},
-		"NodeRole": {"the port says what does not fit",
-			sound(func(in *Input) {
+			},
+		},
+		"NoAutoscaler": {
+			reason: "pools can be named by hand, so it only warns",
+			in:     sound(func(in *Input) { in.Autoscalers = nil }),
+			want:   []inventory.Finding{warns(CheckNoAutoscaler, "cluster/prod", "", "No Cluster Autoscaler was found by image or arguments in any namespace. If one runs outside the cluster, stop it before the hand-over.")},
+		},
+		"NodeRole": {
+			reason: "the port says what does not fit",
+			in: sound(func(in *Input) {
 				in.Identity = inventory.Identity{NodeRole: "KarpenterNodeRole-prod", Conflict: "Its trust policy does not name ec2."}
 			}),
-			[]inventory.Finding{blocks(CheckNodeRole, "role/KarpenterNodeRole-prod", "", "Its trust policy does not name ec2.")}},
-		"PermissionDenied": {"the action is named, with who said no",
-			sound(permission(inventory.PermissionDenied, "An explicit deny.", "sqs:CreateQueue")),
-			[]inventory.Finding{blocks(CheckPermissionDenied, "action/sqs:CreateQueue", "", "castoff may not call sqs:CreateQueue. An explicit deny. Grant it: kubectl castoff plan -o iam prints the whole policy.")}},
-		"PermissionDeniedWithoutWords": {"no message leaves no gap of two blanks",
-			sound(permission(inventory.PermissionDenied, "", "sqs:CreateQueue")),
-			[]inventory.Finding{blocks(CheckPermissionDenied, "action/sqs:CreateQueue", "", "castoff may not call sqs:CreateQueue. Grant it: kubectl castoff plan -o iam prints the whole policy.")}},
-		"PermissionsNotChecked": {"one warning for all, of three names",
-			sound(permission(inventory.PermissionNotChecked, "", "a:A", "b:B", "c:C", "d:D", "e:E")),
-			[]inventory.Finding{warns(CheckPermissionUnknown, "cluster/prod", "", "Whether castoff may call these was not checked: a:A, b:B, c:C and 2 more. Compare its role with: kubectl castoff plan -o iam.")}},
+			want: []inventory.Finding{blocks(CheckNodeRole, "role/KarpenterNodeRole-prod", "", "Its trust policy does not name ec2.")},
+		},
+		"PermissionDenied": {
+			reason: "the action is named, with who said no",
+			in:     sound(permission(inventory.PermissionDenied, "An explicit deny.", "sqs:CreateQueue")),
+			want:   []inventory.Finding{blocks(CheckPermissionDenied, "action/sqs:CreateQueue", "", "castoff may not call sqs:CreateQueue. An explicit deny. Grant it: kubectl castoff plan -o iam prints the whole policy.")},
+		},
+		"PermissionDeniedWithoutWords": {
+			reason: "no message leaves no gap of two blanks",
+			in:     sound(permission(inventory.PermissionDenied, "", "sqs:CreateQueue")),
+			want:   []inventory.Finding{blocks(CheckPermissionDenied, "action/sqs:CreateQueue", "", "castoff may not call sqs:CreateQueue. Grant it: kubectl castoff plan -o iam prints the whole policy.")},
+		},
+		"PermissionsNotChecked": {
+			reason: "one warning for all, of three names",
+			in:     sound(permission(inventory.PermissionNotChecked, "", "a:A", "b:B", "c:C", "d:D", "e:E")),
+			want:   []inventory.Finding{warns(CheckPermissionUnknown, "cluster/prod", "", "Whether castoff may call these was not checked: a:A, b:B, c:C and 2 more. Compare its role with: kubectl castoff plan -o iam.")},
+		},
 
-		"InstanceRefresh": {"it replaces instances in its own order",
-			sound(group(func(g *inventory.NodeGroup) { g.InstanceRefresh = "InProgress" })),
-			[]inventory.Finding{blocks(CheckGroupBusy, "nodegroup/general-a", "general", "An instance refresh is InProgress. Wait for its end, or cancel it.")}},
-		"Updating": {"so does EKS",
-			sound(group(func(g *inventory.NodeGroup) { g.Managed = &inventory.ManagedNodeGroup{Status: "UPDATING"} })),
-			[]inventory.Finding{blocks(CheckGroupBusy, "nodegroup/general-a", "general", "EKS is updating the node group. castoff goes on when that is done.")}},
-		"Active": {"a managed group at rest is nothing to report",
-			sound(group(func(g *inventory.NodeGroup) { g.Managed = &inventory.ManagedNodeGroup{Status: "ACTIVE"} })), nil},
-		"HomeUpdating": {"a group that stays may be busy",
-			sound(func(in *Input) { in.Groups[1].InstanceRefresh = "Pending" }), nil},
-		"NotCarried": {"the first three are named; the plan has the rest",
-			sound(notCarriedFields("keyName k", "warmPool", "maxSize 3", "userData")),
-			[]inventory.Finding{warns(CheckNotCarried, "pool/general", "general", "Not carried over to Karpenter: general-a: keyName k, general-a: warmPool, general-a: maxSize 3 and 1 more. kubectl castoff plan says why, and what to do about each.")}},
-		"EverythingCarried": {"a translation without remainder is no finding", sound(notCarriedFields()), nil},
-		"Resolved": {"what was found on the way comes first",
-			sound(func(in *Input) {
+		"InstanceRefresh": {
+			reason: "it replaces instances in its own order",
+			in:     sound(group(func(g *inventory.NodeGroup) { g.InstanceRefresh = "InProgress" })),
+			want:   []inventory.Finding{blocks(CheckGroupBusy, "nodegroup/general-a", "general", "An instance refresh is InProgress. Wait for its end, or cancel it.")},
+		},
+		"Updating": {
+			reason: "so does EKS",
+			in:     sound(group(func(g *inventory.NodeGroup) { g.Managed = &inventory.ManagedNodeGroup{Status: "UPDATING"} })),
+			want:   []inventory.Finding{blocks(CheckGroupBusy, "nodegroup/general-a", "general", "EKS is updating the node group. castoff goes on when that is done.")},
+		},
+		"Active": {
+			reason: "a managed group at rest is nothing to report",
+			in:     sound(group(func(g *inventory.NodeGroup) { g.Managed = &inventory.ManagedNodeGroup{Status: "ACTIVE"} })),
+		},
+		"HomeUpdating": {
+			reason: "a group that stays may be busy",
+			in:     sound(func(in *Input) { in.Groups[1].InstanceRefresh = "Pending" }),
+		},
+		"NotCarried": {
+			reason: "the first three are named; the plan has the rest",
+			in:     sound(notCarriedFields("keyName k", "warmPool", "maxSize 3", "userData")),
+			want:   []inventory.Finding{warns(CheckNotCarried, "pool/general", "general", "Not carried over to Karpenter: general-a: keyName k, general-a: warmPool, general-a: maxSize 3 and 1 more. kubectl castoff plan says why, and what to do about each.")},
+		},
+		"EverythingCarried": {
+			reason: "a translation without remainder is no finding",
+			in:     sound(notCarriedFields()),
+		},
+		"Resolved": {
+			reason: "what was found on the way comes first",
+			in: sound(func(in *Input) {
 				in.Resolved = []inventory.Finding{NotTranslated("general", errors.New("no image"))}
 				in.Cluster.AutoMode = true
 			}),
-			[]inventory.Finding{
+			want: []inventory.Finding{
 				blocks(CheckNotTranslated, "pool/general", "general", "no image"),
 				blocks(CheckAutoMode, "cluster/prod", "", "EKS Auto Mode is on: it already runs a Karpenter that castoff must not compete with. Turn it off, or move workloads to its node pools without castoff."),
-			}},
+			},
+		},
 
-		"NeverZero": {"maxUnavailable 0 never allows one",
-			sound(budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))),
-			[]inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", neverZero)}},
-		"NeverZeroPercent": {"nor does 0%",
-			sound(budgets(budget("web", matching("app", "web"), maxUnavailable(words("0%"))))),
-			[]inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (maxUnavailable 0%), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")}},
-		"OnePercentRoundsUp": {"the disruption controller rounds maxUnavailable up, so 1% of 3 is one pod",
-			sound(budgets(budget("web", matching("app", "web"), maxUnavailable(words("1%"))))), nil},
-		"NeverAll": {"as many available as there are pods",
-			sound(budgets(budget("web", matching("app", "web"), minAvailable(number(3))))),
-			[]inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 3 of 3), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")}},
-		"NeverRoundedUp": {"67% of 3 rounds up to all three",
-			sound(budgets(budget("web", matching("app", "web"), minAvailable(words("67%"))))),
-			[]inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 67% of 3), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")}},
-		"SingleReplica": {"the most common one of all: minAvailable 1 on one replica",
-			sound(budgets(budget("web", matching("app", "web"), minAvailable(number(1)), expecting(1)))),
-			[]inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 1 of 1), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")}},
-		"MinAvailableLeavesRoom": {"two of three lets one go",
-			sound(budgets(budget("web", matching("app", "web"), minAvailable(number(2))))), nil},
-		"NotCountedYet": {"a budget that the disruption controller has not looked at says nothing yet",
-			sound(budgets(budget("web", matching("app", "web"), minAvailable(number(1)), expecting(0)))), nil},
-		"NeitherBound": {"a budget without bounds allows everything",
-			sound(budgets(budget("web", matching("app", "web"), maxUnavailable(nil)))), nil},
-		"NotANumber": {"what the API server would not have taken is not judged",
-			sound(budgets(budget("web", matching("app", "web"), maxUnavailable(words("many"))))), nil},
-		"NeverElsewhere": {"a budget of pods that do not move blocks nothing",
-			sound(pods(pod("web-1", on("home"))), budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))), nil},
-		"NeverOtherNamespace": {"a budget reaches no other namespace",
-			sound(pods(pod("web-1", in("other"))), budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))), nil},
-		"NeverDaemon": {"castoff does not evict DaemonSets, so no budget holds their node",
-			sound(pods(pod("web-1", daemon)), budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))), nil},
+		"NeverZero": {
+			reason: "maxUnavailable 0 never allows one",
+			in:     sound(budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))),
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", neverZero)},
+		},
+		"NeverZeroPercent": {
+			reason: "nor does 0%",
+			in:     sound(budgets(budget("web", matching("app", "web"), maxUnavailable(words("0%"))))),
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (maxUnavailable 0%), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")},
+		},
+		"OnePercentRoundsUp": {
+			reason: "the disruption controller rounds maxUnavailable up, so 1% of 3 is one pod",
+			in:     sound(budgets(budget("web", matching("app", "web"), maxUnavailable(words("1%"))))),
+		},
+		"NeverAll": {
+			reason: "as many available as there are pods",
+			in:     sound(budgets(budget("web", matching("app", "web"), minAvailable(number(3))))),
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 3 of 3), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")},
+		},
+		"NeverRoundedUp": {
+			reason: "67% of 3 rounds up to all three",
+			in:     sound(budgets(budget("web", matching("app", "web"), minAvailable(words("67%"))))),
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 67% of 3), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")},
+		},
+		"SingleReplica": {
+			reason: "the most common one of all: minAvailable 1 on one replica",
+			in:     sound(budgets(budget("web", matching("app", "web"), minAvailable(number(1)), expecting(1)))),
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 1 of 1), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")},
+		},
+		"MinAvailableLeavesRoom": {
+			reason: "two of three lets one go",
+			in:     sound(budgets(budget("web", matching("app", "web"), minAvailable(number(2))))),
+		},
+		"NotCountedYet": {
+			reason: "a budget that the disruption controller has not looked at says nothing yet",
+			in:     sound(budgets(budget("web", matching("app", "web"), minAvailable(number(1)), expecting(0)))),
+		},
+		"NeitherBound": {
+			reason: "a budget without bounds allows everything",
+			in:     sound(budgets(budget("web", matching("app", "web"), maxUnavailable(nil)))),
+		},
+		"NotANumber": {
+			reason: "what the API server would not have taken is not judged",
+			in:     sound(budgets(budget("web", matching("app", "web"), maxUnavailable(words("many"))))),
+		},
+		"NeverElsewhere": {
+			reason: "a budget of pods that do not move blocks nothing",
+			in:     sound(pods(pod("web-1", on("home"))), budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))),
+		},
+		"NeverOtherNamespace": {
+			reason: "a budget reaches no other namespace",
+			in:     sound(pods(pod("web-1", in("other"))), budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))),
+		},
+		"NeverDaemon": {
+			reason: "castoff does not evict DaemonSets, so no budget holds their node",
+			in:     sound(pods(pod("web-1", daemon)), budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))),
+		},
 
-		"SelectorEmpty": {"policy/v1: an empty selector selects every pod of the namespace",
-			sound(budgets(budget("web", &metav1.LabelSelector{}, maxUnavailable(number(0))))),
-			[]inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", neverZero)}},
-		"SelectorNil": {"and a missing one none",
-			sound(budgets(budget("web", nil, maxUnavailable(number(0))))), nil},
-		"SelectorIn": {"an expression that matches",
-			sound(budgets(budget("web", expression("app", metav1.LabelSelectorOpIn, "api", "web"), maxUnavailable(number(0))))),
-			[]inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", neverZero)}},
-		"SelectorNotIn": {"an expression that leaves the pod out",
-			sound(budgets(budget("web", expression("app", metav1.LabelSelectorOpNotIn, "web"), maxUnavailable(number(0))))), nil},
-		"SelectorDoesNotExist": {"a label that the pod does not have",
-			sound(budgets(budget("web", expression("tier", metav1.LabelSelectorOpDoesNotExist), maxUnavailable(number(0))))),
-			[]inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", neverZero)}},
-		"SelectorInvalid": {"what the API server would not have taken selects nothing",
-			sound(budgets(budget("web", expression("app", "Like", "w"), maxUnavailable(number(0))))), nil},
+		"SelectorEmpty": {
+			reason: "policy/v1: an empty selector selects every pod of the namespace",
+			in:     sound(budgets(budget("web", &metav1.LabelSelector{}, maxUnavailable(number(0))))),
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", neverZero)},
+		},
+		"SelectorNil": {
+			reason: "and a missing one none",
+			in:     sound(budgets(budget("web", nil, maxUnavailable(number(0))))),
+		},
+		"SelectorIn": {
+			reason: "an expression that matches",
+			in:     sound(budgets(budget("web", expression("app", metav1.LabelSelectorOpIn, "api", "web"), maxUnavailable(number(0))))),
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", neverZero)},
+		},
+		"SelectorNotIn": {
+			reason: "an expression that leaves the pod out",
+			in:     sound(budgets(budget("web", expression("app", metav1.LabelSelectorOpNotIn, "web"), maxUnavailable(number(0))))),
+		},
+		"SelectorDoesNotExist": {
+			reason: "a label that the pod does not have",
+			in:     sound(budgets(budget("web", expression("tier", metav1.LabelSelectorOpDoesNotExist), maxUnavailable(number(0))))),
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", neverZero)},
+		},
+		"SelectorInvalid": {
+			reason: "what the API server would not have taken selects nothing",
+			in:     sound(budgets(budget("web", expression("app", "Like", "w"), maxUnavailable(number(0))))),
+		},
 
-		"TwoBudgets": {"the Eviction API answers 500 for such a pod",
-			sound(budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}))),
-			[]inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", twoOfOne)}},
-		"TwoBudgetsOnce": {"the same two budgets are one thing to mend, however many pods they select",
-			sound(pods(pod("web-1"), pod("web-2"), pod("web-3")), budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}))),
-			[]inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", twoOfOne)}},
-		"FourBudgets": {"three are named, the fourth is counted",
-			sound(budgets(budget("a", &metav1.LabelSelector{}), budget("b", &metav1.LabelSelector{}), budget("c", &metav1.LabelSelector{}), budget("d", &metav1.LabelSelector{}))),
-			[]inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", "More than one budget selects this pod (poddisruptionbudget/shop/a, poddisruptionbudget/shop/b, poddisruptionbudget/shop/c and 1 more), and the Eviction API refuses such a pod. Narrow the selector of all but one.")}},
-		"TwoBudgetsTwoNamespaces": {"a budget reaches no other namespace",
-			sound(budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}, func(b *policyv1.PodDisruptionBudget) { b.Namespace = "other" }))), nil},
-		"TwoBudgetsDaemon": {"castoff does not evict DaemonSets",
-			sound(pods(pod("web-1", daemon)), budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}))), nil},
+		"TwoBudgets": {
+			reason: "the Eviction API answers 500 for such a pod",
+			in:     sound(budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}))),
+			want:   []inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", twoOfOne)},
+		},
+		"TwoBudgetsOnce": {
+			reason: "the same two budgets are one thing to mend, however many pods they select",
+			in:     sound(pods(pod("web-1"), pod("web-2"), pod("web-3")), budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}))),
+			want:   []inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", twoOfOne)},
+		},
+		"FourBudgets": {
+			reason: "three are named, the fourth is counted",
+			in:     sound(budgets(budget("a", &metav1.LabelSelector{}), budget("b", &metav1.LabelSelector{}), budget("c", &metav1.LabelSelector{}), budget("d", &metav1.LabelSelector{}))),
+			want:   []inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", "More than one budget selects this pod (poddisruptionbudget/shop/a, poddisruptionbudget/shop/b, poddisruptionbudget/shop/c and 1 more), and the Eviction API refuses such a pod. Narrow the selector of all but one.")},
+		},
+		"TwoBudgetsTwoNamespaces": {
+			reason: "a budget reaches no other namespace",
+			in:     sound(budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}, func(b *policyv1.PodDisruptionBudget) { b.Namespace = "other" }))),
+		},
+		"TwoBudgetsDaemon": {
+			reason: "castoff does not evict DaemonSets",
+			in:     sound(pods(pod("web-1", daemon)), budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}))),
+		},
 
-		"BarePod": {"nothing would bring it back",
-			sound(pods(pod("debug", bare))),
-			[]inventory.Finding{blocks(CheckBarePod, "pod/shop/debug", "general", "No controller would bring this pod back, so castoff does not evict it and node old would never be empty. Delete the pod, or give it a controller.")}},
-		"BarePodAtHome":  {"the home stays", sound(pods(pod("debug", bare, on("home")))), nil},
-		"BarePodAlien":   {"a node of no group stays, too", sound(pods(pod("debug", bare, on("alien")))), nil},
-		"BarePodPending": {"a pod on no node holds none", sound(pods(pod("debug", bare, on("")))), nil},
-		"StaticPod":      {"a static pod ends with its node, and no API can evict it", sound(pods(pod("proxy", mirror))), nil},
+		"BarePod": {
+			reason: "nothing would bring it back",
+			in:     sound(pods(pod("debug", bare))),
+			want:   []inventory.Finding{blocks(CheckBarePod, "pod/shop/debug", "general", "No controller would bring this pod back, so castoff does not evict it and node old would never be empty. Delete the pod, or give it a controller.")},
+		},
+		"BarePodAtHome": {
+			reason: "the home stays",
+			in:     sound(pods(pod("debug", bare, on("home")))),
+		},
+		"BarePodAlien": {
+			reason: "a node of no group stays, too",
+			in:     sound(pods(pod("debug", bare, on("alien")))),
+		},
+		"BarePodPending": {
+			reason: "a pod on no node holds none",
+			in:     sound(pods(pod("debug", bare, on("")))),
+		},
+		"StaticPod": {
+			reason: "a static pod ends with its node, and no API can evict it",
+			in:     sound(pods(pod("proxy", mirror))),
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -324,19 +422,77 @@ func TestAcceptedRisks(t *testing.T) {
 		accepted []v1alpha1.AcceptedRisk
 		want     map[string]string // reason of what is accepted, by object
 	}{
-		"None":          {"nothing is accepted by itself", twoBare, nil, map[string]string{}},
-		"Object":        {"exactly the object that is named", twoBare, risk(CheckBarePod, "pod/shop/debug"), map[string]string{"pod/shop/debug": "mine"}},
-		"All":           {"every object of the check", twoBare, risk(CheckBarePod, "*"), map[string]string{"pod/shop/debug": "mine", "pod/shop/shell": "mine"}},
-		"OtherCheck":    {"another check's risk covers nothing here", twoBare, risk(CheckTwoBudgets, "*"), map[string]string{}},
-		"OtherObject":   {"nor does another object's", twoBare, risk(CheckBarePod, "pod/other/debug"), map[string]string{}},
-		"Prefix":        {"a star is all or nothing, not a pattern", twoBare, risk(CheckBarePod, "pod/shop/*"), map[string]string{}},
-		"Case":          {"names are exact", twoBare, risk("barepod", "*"), map[string]string{}},
-		"AnyCheck":      {"no star for checks: whoever accepts has to know what", twoBare, risk("*", "*"), map[string]string{}},
-		"FirstWins":     {"the first that fits says why", twoBare, append(risk(CheckBarePod, "pod/shop/debug"), v1alpha1.AcceptedRisk{Check: CheckBarePod, Object: "*", Reason: "all"}), map[string]string{"pod/shop/debug": "mine", "pod/shop/shell": "all"}},
-		"Warning":       {"a warning can be accepted, to have it out of the way", sound(func(in *Input) { in.Autoscalers = nil }), risk(CheckNoAutoscaler, "*"), map[string]string{"cluster/prod": "mine"}},
-		"NotTranslated": {"findings made on the way, too", sound(func(in *Input) { in.Resolved = []inventory.Finding{NotTranslated("general", errors.New("x"))} }), risk(CheckNotTranslated, "pool/general"), map[string]string{"pool/general": "mine"}},
-		"ClusterNotFound": {"a cluster that is not there cannot be migrated, whoever accepts it",
-			Input{ClusterName: "prod"}, risk(CheckClusterNotFound, "*"), map[string]string{}},
+		"None": {
+			reason: "nothing is accepted by itself",
+			in:     twoBare,
+			want:   map[string]string{},
+		},
+		"Object": {
+			reason:   "exactly the object that is named",
+			in:       twoBare,
+			accepted: risk(CheckBarePod, "pod/shop/debug"),
+			want:     map[string]string{"pod/shop/debug": "mine"},
+		},
+		"All": {
+			reason:   "every object of the check",
+			in:       twoBare,
+			accepted: risk(CheckBarePod, "*"),
+			want:     map[string]string{"pod/shop/debug": "mine", "pod/shop/shell": "mine"},
+		},
+		"OtherCheck": {
+			reason:   "another check's risk covers nothing here",
+			in:       twoBare,
+			accepted: risk(CheckTwoBudgets, "*"),
+			want:     map[string]string{},
+		},
+		"OtherObject": {
+			reason:   "nor does another object's",
+			in:       twoBare,
+			accepted: risk(CheckBarePod, "pod/other/debug"),
+			want:     map[string]string{},
+		},
+		"Prefix": {
+			reason:   "a star is all or nothing, not a pattern",
+			in:       twoBare,
+			accepted: risk(CheckBarePod, "pod/shop/*"),
+			want:     map[string]string{},
+		},
+		"Case": {
+			reason:   "names are exact",
+			in:       twoBare,
+			accepted: risk("barepod", "*"),
+			want:     map[string]string{},
+		},
+		"AnyCheck": {
+			reason:   "no star for checks: whoever accepts has to know what",
+			in:       twoBare,
+			accepted: risk("*", "*"),
+			want:     map[string]string{},
+		},
+		"FirstWins": {
+			reason:   "the first that fits says why",
+			in:       twoBare,
+			accepted: append(risk(CheckBarePod, "pod/shop/debug"), v1alpha1.AcceptedRisk{Check: CheckBarePod, Object: "*", Reason: "all"}),
+			want:     map[string]string{"pod/shop/debug": "mine", "pod/shop/shell": "all"},
+		},
+		"Warning": {
+			reason:   "a warning can be accepted, to have it out of the way",
+			in:       sound(func(in *Input) { in.Autoscalers = nil }),
+			accepted: risk(CheckNoAutoscaler, "*"),
+			want:     map[string]string{"cluster/prod": "mine"},
+		},
+		"NotTranslated": {
+			reason:   "findings made on the way, too",
+			in:       sound(func(in *Input) { in.Resolved = []inventory.Finding{NotTranslated("general", errors.New("x"))} }),
+			accepted: risk(CheckNotTranslated, "pool/general"),
+			want:     map[string]string{"pool/general": "mine"},
+		},
+		"ClusterNotFound": {
+			reason:   "a cluster that is not there cannot be migrated, whoever accepts it",
+			in:       Input{ClusterName: "prod"},
+			accepted: risk(CheckClusterNotFound, "*"),
+			want:     map[string]string{},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -376,10 +532,14 @@ func TestText(t *testing.T) {
 		findings []inventory.Finding
 		want     string
 	}{
-		"Nothing": {"silence could be read as: it did not run", nil, "No check blocks or warns.\n"},
-		"Sections": {"what blocks comes first, then what is accepted, then what is worth knowing",
-			[]inventory.Finding{warns(CheckNoAutoscaler, "cluster/prod", "", "None."), accepted, blocks(CheckAutoMode, "cluster/prod", "", "On.")},
-			`Blocks (1)
+		"Nothing": {
+			reason: "silence could be read as: it did not run",
+			want:   "No check blocks or warns.\n",
+		},
+		"Sections": {
+			reason:   "what blocks comes first, then what is accepted, then what is worth knowing",
+			findings: []inventory.Finding{warns(CheckNoAutoscaler, "cluster/prod", "", "None."), accepted, blocks(CheckAutoMode, "cluster/prod", "", "On.")},
+			want: `Blocks (1)
   AutoMode  cluster/prod
       On.
 Accepted (1)
@@ -389,10 +549,12 @@ Accepted (1)
 Worth knowing (1)
   NoClusterAutoscaler  cluster/prod
       None.
-`},
-		"ByPool": {"the cluster's own first, then pool by pool, in each as the checks came",
-			[]inventory.Finding{blocks("C", "o1", "z", "1."), blocks("B", "o2", "a", "2."), blocks("A", "o3", "z", "3."), blocks("D", "o4", "", "4.")},
-			`Blocks (4)
+`,
+		},
+		"ByPool": {
+			reason:   "the cluster's own first, then pool by pool, in each as the checks came",
+			findings: []inventory.Finding{blocks("C", "o1", "z", "1."), blocks("B", "o2", "a", "2."), blocks("A", "o3", "z", "3."), blocks("D", "o4", "", "4.")},
+			want: `Blocks (4)
   D  o4
       4.
   B  o2  (pool a)
@@ -401,13 +563,17 @@ Worth knowing (1)
       1.
   A  o3  (pool z)
       3.
-`},
-		"AcceptedWarning": {"an accepted warning is not shown twice", []inventory.Finding{acceptedWarning},
-			`Accepted (1)
+`,
+		},
+		"AcceptedWarning": {
+			reason:   "an accepted warning is not shown twice",
+			findings: []inventory.Finding{acceptedWarning},
+			want: `Accepted (1)
   NoClusterAutoscaler  cluster/prod
       None.
       Accepted: it runs elsewhere
-`},
+`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -511,5 +677,95 @@ func TestIndexFindsWhatTryingEveryBudgetFinds(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("round %d, pod %v: -want +got\n%s", round, p.Labels, diff)
 		}
+	}
+}
+
+// Whoever accepts a risk, or looks a finding up in the documentation, does so by these words.
+func TestChecksHaveDistinctNamesThatFitTheAPI(t *testing.T) {
+	all := []string{
+		CheckClusterNotFound, CheckWrongCluster, CheckAutoMode, CheckForeignKarpenter, CheckNoAutoscaler, CheckNodeRole, CheckPermissionDenied,
+		CheckPermissionUnknown, CheckGroupBusy, CheckNotTranslated, CheckNotCarried, CheckBudgetNeverAllows, CheckTwoBudgets, CheckBarePod,
+	}
+	seen := map[string]bool{}
+	for _, c := range all {
+		if seen[c] || c == "" || len(c) > 64 {
+			t.Errorf("check %q: acceptedRisks takes 1 to 64 characters, and tells checks apart by them", c)
+		}
+		seen[c] = true
+	}
+}
+
+// Everything at once: the order of the report is that of the checks, whatever the inventory's order.
+func TestEverythingAtOnce(t *testing.T) {
+	in := sound(
+		func(in *Input) {
+			in.Cluster.Same, in.Cluster.AutoMode, in.Autoscalers = false, true, nil
+			in.Engine.Foreign = []string{"karpenter/karpenter"}
+			in.Identity.Conflict = "No trust."
+		},
+		permission(inventory.PermissionNotChecked, "", "iam:PassRole"),
+		permission(inventory.PermissionDenied, "No.", "sqs:CreateQueue"),
+		group(func(g *inventory.NodeGroup) { g.InstanceRefresh = "InProgress" }),
+		notCarriedFields("keyName k"),
+		pods(pod("debug", bare), pod("web-1")),
+		budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))), budget("all", &metav1.LabelSelector{})),
+	)
+	want := []string{
+		CheckWrongCluster, CheckAutoMode, CheckForeignKarpenter, CheckPermissionDenied, CheckPermissionUnknown, CheckNodeRole,
+		CheckNoAutoscaler, CheckGroupBusy, CheckNotCarried, CheckBudgetNeverAllows, CheckTwoBudgets, CheckBarePod,
+	}
+	if diff := cmp.Diff(want, names(Run(in, nil))); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A finding says which pool it holds back.
+func TestFindingsNameTheirPool(t *testing.T) {
+	in := sound(pods(pod("debug", bare), pod("shell", bare, on("batch"))), func(in *Input) {
+		in.Pools = append(in.Pools, inventory.Pool{Name: "batch", NodeGroups: []string{"batch"}})
+		in.Nodes = append(in.Nodes, inventory.Node{Name: "batch", Group: "batch"})
+		in.Groups = append(in.Groups, inventory.NodeGroup{Name: "batch", InstanceRefresh: "Pending"})
+	})
+	want := map[string]string{"nodegroup/batch": "batch", "pod/shop/debug": "general", "pod/shop/shell": "batch"}
+	got := map[string]string{}
+	for _, f := range Run(in, nil) {
+		got[f.Object] = f.Pool
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestThree(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		names  []string
+		want   string
+	}{
+		"None": {
+			reason: "no names, no words",
+		},
+		"One": {
+			reason: "one needs no comma",
+			names:  []string{"a"},
+			want:   "a",
+		},
+		"Three": {
+			reason: "as many as a message names",
+			names:  []string{"a", "b", "c"},
+			want:   "a, b, c",
+		},
+		"Four": {
+			reason: "the rest is counted",
+			names:  []string{"a", "b", "c", "d"},
+			want:   "a, b, c and 1 more",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, three(tc.names)); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
 	}
 }

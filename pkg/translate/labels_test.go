@@ -98,78 +98,188 @@ func TestLabelsAndTaints(t *testing.T) {
 		taints []corev1.Taint
 		listed []string
 	}{
-		"Nothing": {"a group without any", []inventory.NodeGroup{plain()}, nil, nil, nil},
-		"Bootstrap": {"both flags, quoted as a whole", []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args '--node-labels=a=1,b=2 --register-with-taints=k=v:NoSchedule,x=:NoExecute'")))},
-			map[string]string{"a": "1", "b": "2"}, taints("k", "v", "NoSchedule", "x", "", "NoExecute"), nil},
-		"BootstrapDoubleQuotes": {"quoted each for itself", []inventory.NodeGroup{plain(withUserData(bootstrap(`--kubelet-extra-args "--node-labels='a=1' --register-with-taints=\"k=v:NoSchedule\""`)))},
-			map[string]string{"a": "1"}, taints("k", "v", "NoSchedule"), nil},
-		"BootstrapBlank": {"a blank in place of =", []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args=\"--node-labels a=1\"")))},
-			map[string]string{"a": "1"}, nil, nil},
-		"BootstrapLines": {"a call of several lines", []inventory.NodeGroup{plain(withUserData("#!/bin/bash\nset -o xtrace\n/etc/eks/bootstrap.sh prod \\\n  --b64-cluster-ca Q0E= \\\n  --kubelet-extra-args '--node-labels=a=1'\n"))},
-			map[string]string{"a": "1"}, nil, nil},
-		"BootstrapOthers": {"what else it sets is named", []inventory.NodeGroup{plain(withUserData(bootstrap("--use-max-pods false --kubelet-extra-args '--max-pods=110 --node-labels=a=1 --v=4' --enable-docker-bridge true")))},
-			map[string]string{"a": "1"}, nil, []string{"userData --use-max-pods=false", "userData --max-pods=110", "userData --v=4", "userData --enable-docker-bridge=true"}},
-		"BootstrapFlagWithoutValue": {"a flag is no other flag's value", []inventory.NodeGroup{plain(withUserData(bootstrap("--switch --kubelet-extra-args '--node-labels=a=1'")))},
-			map[string]string{"a": "1"}, nil, []string{"userData --switch"}},
-		"BootstrapMalformed": {"what is neither label nor taint is named", []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args '--node-labels=a --register-with-taints=k=v,x=y:Never'")))},
-			nil, nil, []string{"userData label a", "userData taint k=v", "userData taint x=y:Never"}},
-		"BootstrapVariable": {"what a script works out, nobody can read", []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args '--node-labels=zone=$ZONE'")))},
-			nil, nil, []string{"label zone"}},
-		"Script": {"commands are listed as a whole", []inventory.NodeGroup{plain(withUserData("#!/bin/bash\nyum install -y nfs-utils\nsysctl -w x=1\n/etc/eks/bootstrap.sh prod"))},
-			nil, nil, []string{"userData"}},
-		"NodeConfig": {"flags and registerWithTaints of a NodeConfig in a MIME archive", []inventory.NodeGroup{plain(withUserData(nodeConfig))},
-			map[string]string{"tier": "mem", "disk": "fast"}, taints("tier", "mem", "NoSchedule", "disk", "fast", "NoExecute", "alone", "", "PreferNoSchedule"), nil},
-		"NodeConfigOthers": {"everything else of a NodeConfig is named", []inventory.NodeGroup{plain(withUserData("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  containerd: {config: x}\n  kubelet:\n    config: {maxPods: 110, registerWithTaints: many}\n    flags: [--v=4]\n---\napiVersion: node.eks.aws/v1alpha1\nspec:\n  instance: {localStorage: {strategy: RAID0}}\n"))},
-			nil, nil, []string{"userData NodeConfig spec.containerd", "userData --v=4", "userData NodeConfig spec.kubelet.config.maxPods", "userData NodeConfig spec.kubelet.config.registerWithTaints", "userData NodeConfig spec.instance"}},
-		"NodeConfigOddKubelet": {"a NodeConfig that nodeadm would not take", []inventory.NodeGroup{plain(withUserData("apiVersion: node.eks.aws/v1alpha1\nspec: {kubelet: [1]}"))},
-			nil, nil, []string{"userData NodeConfig spec.kubelet"}},
-		"NodeConfigInScript": {"a script that writes one is a script", []inventory.NodeGroup{plain(withUserData("#!/bin/bash\ncat <<E >/etc/x\napiVersion: node.eks.aws/v1alpha1\nE\n"))},
-			nil, nil, []string{"userData"}},
-		"Bottlerocket": {"labels, taints, and the names of all other settings", []inventory.NodeGroup{plain(withUserData(bottlerocket))},
-			map[string]string{"tier": "mem", "disk": "fast"}, taints("tier", "mem", "NoSchedule", "disk", "fast", "NoExecute", "disk", "slow", "PreferNoSchedule"),
-			[]string{"userData settings.kubernetes.max-pods", "userData settings.host-containers.admin.enabled"}},
-		"BrokenArchive": {"what cannot be taken apart is listed as a whole", []inventory.NodeGroup{plain(withUserData("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: text/x-shellscript\n\ncurl example.com\n"))},
-			nil, nil, []string{"userData"}},
-		"EKSOwnTemplate": {"EKS's own user data is Karpenter's, too: labels are carried, nothing is listed", []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", withUserData(eksScript))},
-			map[string]string{"eks.amazonaws.com/nodegroup": "mng"}, nil, nil},
-		"SelfManagedLikeEKS": {"the same in a template of the user's is his", []inventory.NodeGroup{plain(withUserData(eksScript))},
-			map[string]string{"eks.amazonaws.com/nodegroup": "mng"}, nil, []string{"userData --max-pods=29", "userData --use-max-pods=false"}},
-		"Tags": {"as Cluster Autoscaler reads them at size zero", []inventory.NodeGroup{plain(tagged(tag("label/tier", "mem"), tag("taint/tier", "mem:NoSchedule"), tag("taint/x", ":NoExecute")))},
-			map[string]string{"tier": "mem"}, taints("tier", "mem", "NoSchedule", "x", "", "NoExecute"), nil},
-		"TagsOthers": {"its tuning of the group is listed", []inventory.NodeGroup{plain(tagged(tag("resources/ephemeral-storage", "100G"), tag("autoscaling-options/scaledownunneededtime", "1m"), tag("taint/x", "NoSchedule")))},
-			nil, nil, []string{"tag k8s.io/cluster-autoscaler/node-template/autoscaling-options/scaledownunneededtime", "tag k8s.io/cluster-autoscaler/node-template/resources/ephemeral-storage", "tag k8s.io/cluster-autoscaler/node-template/taint/x=NoSchedule"}},
-		"SameEverywhere": {"the usual case: all three sources agree", []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", tagged(tag("label/tier", "mem"), tag("taint/tier", "mem:NoSchedule")), withUserData(bootstrap("--kubelet-extra-args '--node-labels=tier=mem --register-with-taints=tier=mem:NoSchedule'")),
-			func(g *inventory.NodeGroup) {
-				now := metav1.Now()
-				g.Managed.Labels = map[string]string{"tier": "mem"}
-				g.Managed.Taints = []corev1.Taint{{Key: "tier", Value: "mem", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &now}}
+		"Nothing": {
+			reason: "a group without any",
+			groups: []inventory.NodeGroup{plain()},
+		},
+		"Bootstrap": {
+			reason: "both flags, quoted as a whole",
+			groups: []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args '--node-labels=a=1,b=2 --register-with-taints=k=v:NoSchedule,x=:NoExecute'")))},
+			labels: map[string]string{"a": "1", "b": "2"},
+			taints: taints("k", "v", "NoSchedule", "x", "", "NoExecute"),
+		},
+		"BootstrapDoubleQuotes": {
+			reason: "quoted each for itself",
+			groups: []inventory.NodeGroup{plain(withUserData(bootstrap(`--kubelet-extra-args "--node-labels='a=1' --register-with-taints=\"k=v:NoSchedule\""`)))},
+			labels: map[string]string{"a": "1"},
+			taints: taints("k", "v", "NoSchedule"),
+		},
+		"BootstrapBlank": {
+			reason: "a blank in place of =",
+			groups: []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args=\"--node-labels a=1\"")))},
+			labels: map[string]string{"a": "1"},
+		},
+		"BootstrapLines": {
+			reason: "a call of several lines",
+			groups: []inventory.NodeGroup{plain(withUserData("#!/bin/bash\nset -o xtrace\n/etc/eks/bootstrap.sh prod \\\n  --b64-cluster-ca Q0E= \\\n  --kubelet-extra-args '--node-labels=a=1'\n"))},
+			labels: map[string]string{"a": "1"},
+		},
+		"BootstrapOthers": {
+			reason: "what else it sets is named",
+			groups: []inventory.NodeGroup{plain(withUserData(bootstrap("--use-max-pods false --kubelet-extra-args '--max-pods=110 --node-labels=a=1 --v=4' --enable-docker-bridge true")))},
+			labels: map[string]string{"a": "1"},
+			listed: []string{"userData --use-max-pods=false", "userData --max-pods=110", "userData --v=4", "userData --enable-docker-bridge=true"},
+		},
+		"BootstrapFlagWithoutValue": {
+			reason: "a flag is no other flag's value",
+			groups: []inventory.NodeGroup{plain(withUserData(bootstrap("--switch --kubelet-extra-args '--node-labels=a=1'")))},
+			labels: map[string]string{"a": "1"},
+			listed: []string{"userData --switch"},
+		},
+		"BootstrapMalformed": {
+			reason: "what is neither label nor taint is named",
+			groups: []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args '--node-labels=a --register-with-taints=k=v,x=y:Never'")))},
+			listed: []string{"userData label a", "userData taint k=v", "userData taint x=y:Never"},
+		},
+		"BootstrapVariable": {
+			reason: "what a script works out, nobody can read",
+			groups: []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args '--node-labels=zone=$ZONE'")))},
+			listed: []string{"label zone"},
+		},
+		"Script": {
+			reason: "commands are listed as a whole",
+			groups: []inventory.NodeGroup{plain(withUserData("#!/bin/bash\nyum install -y nfs-utils\nsysctl -w x=1\n/etc/eks/bootstrap.sh prod"))},
+			listed: []string{"userData"},
+		},
+		"NodeConfig": {
+			reason: "flags and registerWithTaints of a NodeConfig in a MIME archive",
+			groups: []inventory.NodeGroup{plain(withUserData(nodeConfig))},
+			labels: map[string]string{"tier": "mem", "disk": "fast"},
+			taints: taints("tier", "mem", "NoSchedule", "disk", "fast", "NoExecute", "alone", "", "PreferNoSchedule"),
+		},
+		"NodeConfigOthers": {
+			reason: "everything else of a NodeConfig is named",
+			groups: []inventory.NodeGroup{plain(withUserData("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  containerd: {config: x}\n  kubelet:\n    config: {maxPods: 110, registerWithTaints: many}\n    flags: [--v=4]\n---\napiVersion: node.eks.aws/v1alpha1\nspec:\n  instance: {localStorage: {strategy: RAID0}}\n"))},
+			listed: []string{"userData NodeConfig spec.containerd", "userData --v=4", "userData NodeConfig spec.kubelet.config.maxPods", "userData NodeConfig spec.kubelet.config.registerWithTaints", "userData NodeConfig spec.instance"},
+		},
+		"NodeConfigOddKubelet": {
+			reason: "a NodeConfig that nodeadm would not take",
+			groups: []inventory.NodeGroup{plain(withUserData("apiVersion: node.eks.aws/v1alpha1\nspec: {kubelet: [1]}"))},
+			listed: []string{"userData NodeConfig spec.kubelet"},
+		},
+		"NodeConfigInScript": {
+			reason: "a script that writes one is a script",
+			groups: []inventory.NodeGroup{plain(withUserData("#!/bin/bash\ncat <<E >/etc/x\napiVersion: node.eks.aws/v1alpha1\nE\n"))},
+			listed: []string{"userData"},
+		},
+		"Bottlerocket": {
+			reason: "labels, taints, and the names of all other settings",
+			groups: []inventory.NodeGroup{plain(withUserData(bottlerocket))},
+			labels: map[string]string{"tier": "mem", "disk": "fast"},
+			taints: taints("tier", "mem", "NoSchedule", "disk", "fast", "NoExecute", "disk", "slow", "PreferNoSchedule"),
+			listed: []string{"userData settings.kubernetes.max-pods", "userData settings.host-containers.admin.enabled"},
+		},
+		"BrokenArchive": {
+			reason: "what cannot be taken apart is listed as a whole",
+			groups: []inventory.NodeGroup{plain(withUserData("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: text/x-shellscript\n\ncurl example.com\n"))},
+			listed: []string{"userData"},
+		},
+		"EKSOwnTemplate": {
+			reason: "EKS's own user data is Karpenter's, too: labels are carried, nothing is listed",
+			groups: []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", withUserData(eksScript))},
+			labels: map[string]string{"eks.amazonaws.com/nodegroup": "mng"},
+		},
+		"SelfManagedLikeEKS": {
+			reason: "the same in a template of the user's is his",
+			groups: []inventory.NodeGroup{plain(withUserData(eksScript))},
+			labels: map[string]string{"eks.amazonaws.com/nodegroup": "mng"},
+			listed: []string{"userData --max-pods=29", "userData --use-max-pods=false"},
+		},
+		"Tags": {
+			reason: "as Cluster Autoscaler reads them at size zero",
+			groups: []inventory.NodeGroup{plain(tagged(tag("label/tier", "mem"), tag("taint/tier", "mem:NoSchedule"), tag("taint/x", ":NoExecute")))},
+			labels: map[string]string{"tier": "mem"},
+			taints: taints("tier", "mem", "NoSchedule", "x", "", "NoExecute"),
+		},
+		"TagsOthers": {
+			reason: "its tuning of the group is listed",
+			groups: []inventory.NodeGroup{plain(tagged(tag("resources/ephemeral-storage", "100G"), tag("autoscaling-options/scaledownunneededtime", "1m"), tag("taint/x", "NoSchedule")))},
+			listed: []string{"tag k8s.io/cluster-autoscaler/node-template/autoscaling-options/scaledownunneededtime", "tag k8s.io/cluster-autoscaler/node-template/resources/ephemeral-storage", "tag k8s.io/cluster-autoscaler/node-template/taint/x=NoSchedule"},
+		},
+		"SameEverywhere": {
+			reason: "the usual case: all three sources agree",
+			groups: []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", tagged(tag("label/tier", "mem"), tag("taint/tier", "mem:NoSchedule")), withUserData(bootstrap("--kubelet-extra-args '--node-labels=tier=mem --register-with-taints=tier=mem:NoSchedule'")),
+				func(g *inventory.NodeGroup) {
+					now := metav1.Now()
+					g.Managed.Labels = map[string]string{"tier": "mem"}
+					g.Managed.Taints = []corev1.Taint{{Key: "tier", Value: "mem", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &now}}
+				})},
+			labels: map[string]string{"tier": "mem"},
+			taints: taints("tier", "mem", "NoSchedule"),
+		},
+		"SourcesDisagree": {
+			reason: "EKS before user data before tags, and the loser is listed",
+			groups: []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", tagged(tag("label/tier", "c"), tag("taint/k", "c:NoSchedule")), withUserData(bootstrap("--kubelet-extra-args '--node-labels=tier=b --register-with-taints=k=b:NoSchedule'")),
+				func(g *inventory.NodeGroup) {
+					g.Managed.Labels, g.Managed.Taints = map[string]string{"tier": "a"}, taints("k", "a", "NoSchedule")
+				})},
+			labels: map[string]string{"tier": "a"},
+			taints: taints("k", "a", "NoSchedule"),
+			listed: []string{"label tier=b", "taint k=b:NoSchedule", "label tier=c", "taint k=c:NoSchedule"},
+		},
+		"OneKeyTwoEffects": {
+			reason: "a key may have a taint of each effect",
+			groups: []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args '--register-with-taints=k=v:NoSchedule,k=v:NoExecute'")))},
+			taints: taints("k", "v", "NoSchedule", "k", "v", "NoExecute"),
+		},
+		"InvalidTaints": {
+			reason: "what the API server or Karpenter would refuse is listed",
+			groups: []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", func(g *inventory.NodeGroup) {
+				g.Managed.Taints = taints("a b", "v", "NoSchedule", "k", "v w", "NoSchedule", "k", "v", "", "", "v", "NoSchedule", "fine", "", "NoSchedule")
 			})},
-			map[string]string{"tier": "mem"}, taints("tier", "mem", "NoSchedule"), nil},
-		"SourcesDisagree": {"EKS before user data before tags, and the loser is listed", []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", tagged(tag("label/tier", "c"), tag("taint/k", "c:NoSchedule")), withUserData(bootstrap("--kubelet-extra-args '--node-labels=tier=b --register-with-taints=k=b:NoSchedule'")),
-			func(g *inventory.NodeGroup) {
-				g.Managed.Labels, g.Managed.Taints = map[string]string{"tier": "a"}, taints("k", "a", "NoSchedule")
-			})},
-			map[string]string{"tier": "a"}, taints("k", "a", "NoSchedule"), []string{"label tier=b", "taint k=b:NoSchedule", "label tier=c", "taint k=c:NoSchedule"}},
-		"OneKeyTwoEffects": {"a key may have a taint of each effect", []inventory.NodeGroup{plain(withUserData(bootstrap("--kubelet-extra-args '--register-with-taints=k=v:NoSchedule,k=v:NoExecute'")))},
-			nil, taints("k", "v", "NoSchedule", "k", "v", "NoExecute"), nil},
-		"InvalidTaints": {"what the API server or Karpenter would refuse is listed", []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", func(g *inventory.NodeGroup) {
-			g.Managed.Taints = taints("a b", "v", "NoSchedule", "k", "v w", "NoSchedule", "k", "v", "", "", "v", "NoSchedule", "fine", "", "NoSchedule")
-		})}, nil, taints("fine", "", "NoSchedule"), []string{"taint a b=v:NoSchedule", "taint k=v w:NoSchedule", "taint k=v:", "taint =v:NoSchedule"}},
-		"WellKnown": {"Karpenter sets these itself", []inventory.NodeGroup{labelled(map[string]string{"topology.kubernetes.io/zone": "us-east-1a", "karpenter.k8s.aws/instance-cpu": "4", "mine": "x"})},
-			map[string]string{"mine": "x"}, nil, []string{"label karpenter.k8s.aws/instance-cpu", "label topology.kubernetes.io/zone"}},
-		"Restricted": {"Karpenter's domains, and the one label that is the node's own", []inventory.NodeGroup{labelled(map[string]string{
-			"karpenter.sh/x": "1", "a.karpenter.sh/x": "1", "karpenter.k8s.aws/x": "1", "kubernetes.io/hostname": "n"})},
-			nil, nil, []string{"label a.karpenter.sh/x", "label karpenter.k8s.aws/x", "label karpenter.sh/x", "label kubernetes.io/hostname"}},
-		"RestrictedByEnding": {"the definition refuses every domain that ends so, and keys without a slash, too", []inventory.NodeGroup{labelled(map[string]string{"mykarpenter.sh/x": "1", "karpenter.sh": "1"})},
-			nil, nil, []string{"label karpenter.sh", "label mykarpenter.sh/x"}},
-		"Kubernetes": {"labels of Kubernetes' domains are taken since Karpenter 1.9", []inventory.NodeGroup{labelled(map[string]string{"node.kubernetes.io/role": "x", "node-role.kubernetes.io/mem": ""})},
-			map[string]string{"node.kubernetes.io/role": "x", "node-role.kubernetes.io/mem": ""}, nil, nil},
-		"Invalid": {"no valid key, no valid value", []inventory.NodeGroup{labelled(map[string]string{"a/b/c": "1", "-a": "1", "v": "a b"})},
-			nil, nil, []string{"label -a", "label a/b/c", "label v"}},
-		"TwoGroups": {"all nodes of a pool get the labels and taints of all its groups, and that is said", []inventory.NodeGroup{plain(), plain(named("b"), withUserData(bootstrap("--kubelet-extra-args '--node-labels=a=1 --register-with-taints=k=v:NoSchedule'")))},
-			map[string]string{"a": "1"}, taints("k", "v", "NoSchedule"), []string{"taints", "label keys"}},
-		"TwoGroupsDisagree": {"the first group's value wins", []inventory.NodeGroup{plain(tagged(tag("label/a", "1"))), plain(named("b"), tagged(tag("label/a", "2")))},
-			map[string]string{"a": "1"}, nil, []string{"label a=2"}},
+			taints: taints("fine", "", "NoSchedule"),
+			listed: []string{"taint a b=v:NoSchedule", "taint k=v w:NoSchedule", "taint k=v:", "taint =v:NoSchedule"},
+		},
+		"WellKnown": {
+			reason: "Karpenter sets these itself",
+			groups: []inventory.NodeGroup{labelled(map[string]string{"topology.kubernetes.io/zone": "us-east-1a", "karpenter.k8s.aws/instance-cpu": "4", "mine": "x"})},
+			labels: map[string]string{"mine": "x"},
+			listed: []string{"label karpenter.k8s.aws/instance-cpu", "label topology.kubernetes.io/zone"},
+		},
+		"Restricted": {
+			reason: "Karpenter's domains, and the one label that is the node's own",
+			groups: []inventory.NodeGroup{labelled(map[string]string{
+				"karpenter.sh/x": "1", "a.karpenter.sh/x": "1", "karpenter.k8s.aws/x": "1", "kubernetes.io/hostname": "n"})},
+			listed: []string{"label a.karpenter.sh/x", "label karpenter.k8s.aws/x", "label karpenter.sh/x", "label kubernetes.io/hostname"},
+		},
+		"RestrictedByEnding": {
+			reason: "the definition refuses every domain that ends so, and keys without a slash, too",
+			groups: []inventory.NodeGroup{labelled(map[string]string{"mykarpenter.sh/x": "1", "karpenter.sh": "1"})},
+			listed: []string{"label karpenter.sh", "label mykarpenter.sh/x"},
+		},
+		"Kubernetes": {
+			reason: "labels of Kubernetes' domains are taken since Karpenter 1.9",
+			groups: []inventory.NodeGroup{labelled(map[string]string{"node.kubernetes.io/role": "x", "node-role.kubernetes.io/mem": ""})},
+			labels: map[string]string{"node.kubernetes.io/role": "x", "node-role.kubernetes.io/mem": ""},
+		},
+		"Invalid": {
+			reason: "no valid key, no valid value",
+			groups: []inventory.NodeGroup{labelled(map[string]string{"a/b/c": "1", "-a": "1", "v": "a b"})},
+			listed: []string{"label -a", "label a/b/c", "label v"},
+		},
+		"TwoGroups": {
+			reason: "all nodes of a pool get the labels and taints of all its groups, and that is said",
+			groups: []inventory.NodeGroup{plain(), plain(named("b"), withUserData(bootstrap("--kubelet-extra-args '--node-labels=a=1 --register-with-taints=k=v:NoSchedule'")))},
+			labels: map[string]string{"a": "1"},
+			taints: taints("k", "v", "NoSchedule"),
+			listed: []string{"taints", "label keys"},
+		},
+		"TwoGroupsDisagree": {
+			reason: "the first group's value wins",
+			groups: []inventory.NodeGroup{plain(tagged(tag("label/a", "1"))), plain(named("b"), tagged(tag("label/a", "2")))},
+			labels: map[string]string{"a": "1"},
+			listed: []string{"label a=2"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -311,21 +311,54 @@ func TestErrors(t *testing.T) {
 		role   string
 		want   string
 	}{
-		"NoGroups": {"a pool of groups that are gone", nil, "role", "pool general has no node group that exists: name one in spec.pools"},
-		"Empty":    {"nothing known of the group", []inventory.NodeGroup{{}}, "role", "pool general: no instance type could be read from node groups [asg]: check their launch templates"},
-		"NoImage": {"an image that nobody names", []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.ImageID, lt.Image = "", nil }))}, "role",
-			`pool general: node group asg has no image that castoff can read: its launch template names none, and EKS's AMI type "" is not known`},
-		"UnknownAMIType": {"EKS has a new type", []inventory.NodeGroup{managed("AL2030_x86_64", "1.40.0-20300101", template(func(lt *inventory.LaunchTemplate) { lt.ImageID = "" }))}, "role",
-			`pool general: node group mng has no image that castoff can read: its launch template names none, and EKS's AMI type "AL2030_x86_64" is not known`},
-		"NoSubnet": {"an EC2NodeClass without subnets is refused by its definition", []inventory.NodeGroup{plain(func(g *inventory.NodeGroup) { g.Subnets = []string{""} })}, "role",
-			"pool general: no subnet could be read from node group asg: check its Auto Scaling group"},
-		"NoRole": {"nor is one without a role", []inventory.NodeGroup{plain()}, "", "pool general: its nodes have no IAM role"},
-		"Windows": {"Linux nodes would not run its pods", []inventory.NodeGroup{managed("WINDOWS_CORE_2022_x86_64", "1.33-2026.01.14")}, "role",
-			"pool general: node group mng runs Windows, which is not translated in this version: leave it out of spec.pools"},
-		"WindowsImage": {"the same, self-managed", []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) {
-			lt.Image.Name = "Windows_Server-2022-English-Core-EKS_Optimized-1.33-2026.01.14"
-		}))}, "role",
-			"pool general: node group asg runs Windows, which is not translated in this version: leave it out of spec.pools"},
+		"NoGroups": {
+			reason: "a pool of groups that are gone",
+			role:   "role",
+			want:   "pool general has no node group that exists: name one in spec.pools",
+		},
+		"Empty": {
+			reason: "nothing known of the group",
+			groups: []inventory.NodeGroup{{}},
+			role:   "role",
+			want:   "pool general: no instance type could be read from node groups [asg]: check their launch templates",
+		},
+		"NoImage": {
+			reason: "an image that nobody names",
+			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.ImageID, lt.Image = "", nil }))},
+			role:   "role",
+			want:   `pool general: node group asg has no image that castoff can read: its launch template names none, and EKS's AMI type "" is not known`,
+		},
+		"UnknownAMIType": {
+			reason: "EKS has a new type",
+			groups: []inventory.NodeGroup{managed("AL2030_x86_64", "1.40.0-20300101", template(func(lt *inventory.LaunchTemplate) { lt.ImageID = "" }))},
+			role:   "role",
+			want:   `pool general: node group mng has no image that castoff can read: its launch template names none, and EKS's AMI type "AL2030_x86_64" is not known`,
+		},
+		"NoSubnet": {
+			reason: "an EC2NodeClass without subnets is refused by its definition",
+			groups: []inventory.NodeGroup{plain(func(g *inventory.NodeGroup) { g.Subnets = []string{""} })},
+			role:   "role",
+			want:   "pool general: no subnet could be read from node group asg: check its Auto Scaling group",
+		},
+		"NoRole": {
+			reason: "nor is one without a role",
+			groups: []inventory.NodeGroup{plain()},
+			want:   "pool general: its nodes have no IAM role",
+		},
+		"Windows": {
+			reason: "Linux nodes would not run its pods",
+			groups: []inventory.NodeGroup{managed("WINDOWS_CORE_2022_x86_64", "1.33-2026.01.14")},
+			role:   "role",
+			want:   "pool general: node group mng runs Windows, which is not translated in this version: leave it out of spec.pools",
+		},
+		"WindowsImage": {
+			reason: "the same, self-managed",
+			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) {
+				lt.Image.Name = "Windows_Server-2022-English-Core-EKS_Optimized-1.33-2026.01.14"
+			}))},
+			role: "role",
+			want: "pool general: node group asg runs Windows, which is not translated in this version: leave it out of spec.pools",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -404,29 +437,101 @@ func TestAMI(t *testing.T) {
 		want   image
 		listed []string
 	}{
-		"AL2023":       {"the release as an alias, never @latest", []inventory.NodeGroup{managed("AL2023_ARM_64_STANDARD", "1.33.0-20260114")}, image{"al2023@v20260114", awsv1.AMIFamilyAL2023}, nil},
-		"AL2":          {"the release as an alias", []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101")}, image{"al2@v20250101", awsv1.AMIFamilyAL2}, nil},
-		"AL2GPU":       {"every variant of the family", []inventory.NodeGroup{managed("AL2_x86_64_GPU", "1.32.1-20250101")}, image{"al2@v20250101", awsv1.AMIFamilyAL2}, nil},
-		"Bottlerocket": {"its version comes first", []inventory.NodeGroup{managed("BOTTLEROCKET_x86_64", "1.51.0-47438798")}, image{"bottlerocket@v1.51.0", awsv1.AMIFamilyBottlerocket}, nil},
-		"OwnTemplateWithoutImage": {"EKS chooses the image, so the release says which", []inventory.NodeGroup{managed("AL2023_x86_64_STANDARD", "1.33.0-20260114", own, noImage)},
-			image{"al2023@v20260114", awsv1.AMIFamilyAL2023}, nil},
-		"OwnTemplateWithImage": {"the user chose the image", []inventory.NodeGroup{managed("CUSTOM", "ami-1", own)}, image{"ami-1", awsv1.AMIFamilyAL2023}, nil},
-		"ReleaseUnknown":       {"a release that is not written as EKS does", []inventory.NodeGroup{managed("AL2023_x86_64_STANDARD", "latest")}, image{"ami-1", awsv1.AMIFamilyAL2023}, nil},
-		"ByNameAL2":            {"EKS's own image for Amazon Linux 2", []inventory.NodeGroup{plain(imageName("amazon-eks-gpu-node-1.32-v20250101"))}, image{"ami-1", awsv1.AMIFamilyAL2}, nil},
-		"ByNameBottlerocket":   {"Bottlerocket's", []inventory.NodeGroup{plain(imageName("bottlerocket-aws-k8s-1.33-x86_64-v1.51.0-47438798"))}, image{"ami-1", awsv1.AMIFamilyBottlerocket}, nil},
-		"ByUserDataAL2":        {"an image of one's own that joins like Amazon Linux 2", []inventory.NodeGroup{plain(imageName("golden"), withUserData("#!/bin/bash\n/etc/eks/bootstrap.sh prod"))}, image{"ami-1", awsv1.AMIFamilyAL2}, nil},
-		"ByUserDataAL2023":     {"or like Amazon Linux 2023", []inventory.NodeGroup{plain(imageName("golden"), withUserData("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig"))}, image{"ami-1", awsv1.AMIFamilyAL2023}, nil},
-		"ByUserDataBottlerocket": {"or like Bottlerocket", []inventory.NodeGroup{plain(imageName("golden"), withUserData("[settings.kubernetes]\ncluster-name = \"prod\""))},
-			image{"ami-1", awsv1.AMIFamilyBottlerocket}, nil},
-		"Custom":      {"nobody knows how it joins, so it is listed", []inventory.NodeGroup{plain(imageName("golden"))}, image{"ami-1", awsv1.AMIFamilyCustom}, custom},
-		"ImageIsGone": {"EC2 does not describe deregistered images", []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.Image = nil }))}, image{"ami-1", awsv1.AMIFamilyCustom}, custom},
-		"SameImages":  {"one image of two groups is one term", []inventory.NodeGroup{plain(), plain(named("b"))}, image{"ami-1", awsv1.AMIFamilyAL2023}, nil},
-		"TwoImages": {"Karpenter would start the newest for both", []inventory.NodeGroup{plain(), plain(named("b"), template(func(lt *inventory.LaunchTemplate) { lt.ImageID = "ami-2" }))},
-			image{"ami-1 ami-2", awsv1.AMIFamilyAL2023}, []string{"AMI"}},
-		"TwoReleases": {"an EC2NodeClass has one alias", []inventory.NodeGroup{managed("AL2023_x86_64_STANDARD", "1.33.0-20260114"), managed("AL2023_x86_64_STANDARD", "1.33.0-20251201", named("b"))},
-			image{"al2023@v20260114", awsv1.AMIFamilyAL2023}, []string{"AMI"}},
-		"AliasAndImage": {"nor can it have an alias and an id", []inventory.NodeGroup{managed("AL2023_x86_64_STANDARD", "1.33.0-20260114"), plain(named("b"))},
-			image{"al2023@v20260114", awsv1.AMIFamilyAL2023}, []string{"AMI"}},
+		"AL2023": {
+			reason: "the release as an alias, never @latest",
+			groups: []inventory.NodeGroup{managed("AL2023_ARM_64_STANDARD", "1.33.0-20260114")},
+			want:   image{"al2023@v20260114", awsv1.AMIFamilyAL2023},
+		},
+		"AL2": {
+			reason: "the release as an alias",
+			groups: []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101")},
+			want:   image{"al2@v20250101", awsv1.AMIFamilyAL2},
+		},
+		"AL2GPU": {
+			reason: "every variant of the family",
+			groups: []inventory.NodeGroup{managed("AL2_x86_64_GPU", "1.32.1-20250101")},
+			want:   image{"al2@v20250101", awsv1.AMIFamilyAL2},
+		},
+		"Bottlerocket": {
+			reason: "its version comes first",
+			groups: []inventory.NodeGroup{managed("BOTTLEROCKET_x86_64", "1.51.0-47438798")},
+			want:   image{"bottlerocket@v1.51.0", awsv1.AMIFamilyBottlerocket},
+		},
+		"OwnTemplateWithoutImage": {
+			reason: "EKS chooses the image, so the release says which",
+			groups: []inventory.NodeGroup{managed("AL2023_x86_64_STANDARD", "1.33.0-20260114", own, noImage)},
+			want:   image{"al2023@v20260114", awsv1.AMIFamilyAL2023},
+		},
+		"OwnTemplateWithImage": {
+			reason: "the user chose the image",
+			groups: []inventory.NodeGroup{managed("CUSTOM", "ami-1", own)},
+			want:   image{"ami-1", awsv1.AMIFamilyAL2023},
+		},
+		"ReleaseUnknown": {
+			reason: "a release that is not written as EKS does",
+			groups: []inventory.NodeGroup{managed("AL2023_x86_64_STANDARD", "latest")},
+			want:   image{"ami-1", awsv1.AMIFamilyAL2023},
+		},
+		"ByNameAL2": {
+			reason: "EKS's own image for Amazon Linux 2",
+			groups: []inventory.NodeGroup{plain(imageName("amazon-eks-gpu-node-1.32-v20250101"))},
+			want:   image{"ami-1", awsv1.AMIFamilyAL2},
+		},
+		"ByNameBottlerocket": {
+			reason: "Bottlerocket's",
+			groups: []inventory.NodeGroup{plain(imageName("bottlerocket-aws-k8s-1.33-x86_64-v1.51.0-47438798"))},
+			want:   image{"ami-1", awsv1.AMIFamilyBottlerocket},
+		},
+		"ByUserDataAL2": {
+			reason: "an image of one's own that joins like Amazon Linux 2",
+			groups: []inventory.NodeGroup{plain(imageName("golden"), withUserData("#!/bin/bash\n/etc/eks/bootstrap.sh prod"))},
+			want:   image{"ami-1", awsv1.AMIFamilyAL2},
+		},
+		"ByUserDataAL2023": {
+			reason: "or like Amazon Linux 2023",
+			groups: []inventory.NodeGroup{plain(imageName("golden"), withUserData("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig"))},
+			want:   image{"ami-1", awsv1.AMIFamilyAL2023},
+		},
+		"ByUserDataBottlerocket": {
+			reason: "or like Bottlerocket",
+			groups: []inventory.NodeGroup{plain(imageName("golden"), withUserData("[settings.kubernetes]\ncluster-name = \"prod\""))},
+			want:   image{"ami-1", awsv1.AMIFamilyBottlerocket},
+		},
+		"Custom": {
+			reason: "nobody knows how it joins, so it is listed",
+			groups: []inventory.NodeGroup{plain(imageName("golden"))},
+			want:   image{"ami-1", awsv1.AMIFamilyCustom},
+			listed: custom,
+		},
+		"ImageIsGone": {
+			reason: "EC2 does not describe deregistered images",
+			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.Image = nil }))},
+			want:   image{"ami-1", awsv1.AMIFamilyCustom},
+			listed: custom,
+		},
+		"SameImages": {
+			reason: "one image of two groups is one term",
+			groups: []inventory.NodeGroup{plain(), plain(named("b"))},
+			want:   image{"ami-1", awsv1.AMIFamilyAL2023},
+		},
+		"TwoImages": {
+			reason: "Karpenter would start the newest for both",
+			groups: []inventory.NodeGroup{plain(), plain(named("b"), template(func(lt *inventory.LaunchTemplate) { lt.ImageID = "ami-2" }))},
+			want:   image{"ami-1 ami-2", awsv1.AMIFamilyAL2023},
+			listed: []string{"AMI"},
+		},
+		"TwoReleases": {
+			reason: "an EC2NodeClass has one alias",
+			groups: []inventory.NodeGroup{managed("AL2023_x86_64_STANDARD", "1.33.0-20260114"), managed("AL2023_x86_64_STANDARD", "1.33.0-20251201", named("b"))},
+			want:   image{"al2023@v20260114", awsv1.AMIFamilyAL2023},
+			listed: []string{"AMI"},
+		},
+		"AliasAndImage": {
+			reason: "nor can it have an alias and an id",
+			groups: []inventory.NodeGroup{managed("AL2023_x86_64_STANDARD", "1.33.0-20260114"), plain(named("b"))},
+			want:   image{"al2023@v20260114", awsv1.AMIFamilyAL2023},
+			listed: []string{"AMI"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -465,24 +570,115 @@ func TestRequirements(t *testing.T) {
 		want   []string
 		listed []string
 	}{
-		"OnDemand":         {"the default of a template", []inventory.NodeGroup{plain()}, capacity, []string{"on-demand"}, nil},
-		"SpotTemplate":     {"the template asks for spot", []inventory.NodeGroup{plain(spot)}, capacity, []string{"spot"}, nil},
-		"AllSpot":          {"a policy without any on-demand", []inventory.NodeGroup{mixed(0, 0)}, capacity, []string{"spot"}, nil},
-		"AllOnDemand":      {"a policy without any spot", []inventory.NodeGroup{mixed(0, 100)}, capacity, []string{"on-demand"}, nil},
-		"BaseOfAllDemand":  {"a base adds nothing to all", []inventory.NodeGroup{mixed(2, 100)}, capacity, []string{"on-demand"}, nil},
-		"Base":             {"a base of on-demand, spot above it", []inventory.NodeGroup{mixed(2, 0)}, capacity, []string{"spot", "on-demand"}, distribution},
-		"Percentage":       {"a mix", []inventory.NodeGroup{mixed(0, 50)}, capacity, []string{"spot", "on-demand"}, distribution},
-		"GroupsUnlike":     {"one on spot, one not: the mix is Karpenter's choice from now on", []inventory.NodeGroup{plain(), plain(named("b"), spot)}, capacity, []string{"spot", "on-demand"}, []string{"capacity type"}},
-		"CapacityBlock":    {"reserved capacity is not in this version", []inventory.NodeGroup{managed("AL2023_x86_64_NVIDIA", "1.33.0-20260114", func(g *inventory.NodeGroup) { g.Managed.CapacityType = "CAPACITY_BLOCK" })}, capacity, []string{"on-demand"}, []string{"capacityType CAPACITY_BLOCK"}},
-		"Arm":              {"EC2's word is Kubernetes' word", []inventory.NodeGroup{plain(arch("arm64"))}, corev1.LabelArchStable, []string{"arm64"}, nil},
-		"ArchUnknown":      {"the instance types decide", []inventory.NodeGroup{plain(arch(""))}, corev1.LabelArchStable, nil, nil},
-		"BothArchs":        {"the first group's would shut out the other's types", []inventory.NodeGroup{plain(arch("arm64")), plain(named("b"), arch("x86_64"))}, corev1.LabelArchStable, []string{"amd64", "arm64"}, nil},
-		"OneArchUnknown":   {"half an answer is none", []inventory.NodeGroup{plain(arch("arm64")), plain(named("b"), arch(""))}, corev1.LabelArchStable, nil, nil},
-		"Dedicated":        {"hardware that nobody shares", []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.Tenancy = "dedicated" }))}, awsv1.LabelInstanceTenancy, []string{"dedicated"}, nil},
-		"DefaultTenancy":   {"spelled out, it is still the default", []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.Tenancy = "default" }))}, awsv1.LabelInstanceTenancy, nil, nil},
-		"Host":             {"Karpenter does not launch there", []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.Tenancy = "host" }))}, awsv1.LabelInstanceTenancy, nil, []string{"tenancy host"}},
-		"TypesOfAllGroups": {"each zone's group may have its own", []inventory.NodeGroup{plain(), plain(named("b"), template(func(lt *inventory.LaunchTemplate) { lt.InstanceType = "c5.large" }))}, corev1.LabelInstanceTypeStable, []string{"c5.large", "m5.large"}, nil},
-		"TypeOfTemplate":   {"a policy without overrides launches the template's", []inventory.NodeGroup{mixed(0, 100)}, corev1.LabelInstanceTypeStable, []string{"m5.large"}, nil},
+		"OnDemand": {
+			reason: "the default of a template",
+			groups: []inventory.NodeGroup{plain()},
+			key:    capacity,
+			want:   []string{"on-demand"},
+		},
+		"SpotTemplate": {
+			reason: "the template asks for spot",
+			groups: []inventory.NodeGroup{plain(spot)},
+			key:    capacity,
+			want:   []string{"spot"},
+		},
+		"AllSpot": {
+			reason: "a policy without any on-demand",
+			groups: []inventory.NodeGroup{mixed(0, 0)},
+			key:    capacity,
+			want:   []string{"spot"},
+		},
+		"AllOnDemand": {
+			reason: "a policy without any spot",
+			groups: []inventory.NodeGroup{mixed(0, 100)},
+			key:    capacity,
+			want:   []string{"on-demand"},
+		},
+		"BaseOfAllDemand": {
+			reason: "a base adds nothing to all",
+			groups: []inventory.NodeGroup{mixed(2, 100)},
+			key:    capacity,
+			want:   []string{"on-demand"},
+		},
+		"Base": {
+			reason: "a base of on-demand, spot above it",
+			groups: []inventory.NodeGroup{mixed(2, 0)},
+			key:    capacity,
+			want:   []string{"spot", "on-demand"},
+			listed: distribution,
+		},
+		"Percentage": {
+			reason: "a mix",
+			groups: []inventory.NodeGroup{mixed(0, 50)},
+			key:    capacity,
+			want:   []string{"spot", "on-demand"},
+			listed: distribution,
+		},
+		"GroupsUnlike": {
+			reason: "one on spot, one not: the mix is Karpenter's choice from now on",
+			groups: []inventory.NodeGroup{plain(), plain(named("b"), spot)},
+			key:    capacity,
+			want:   []string{"spot", "on-demand"},
+			listed: []string{"capacity type"},
+		},
+		"CapacityBlock": {
+			reason: "reserved capacity is not in this version",
+			groups: []inventory.NodeGroup{managed("AL2023_x86_64_NVIDIA", "1.33.0-20260114", func(g *inventory.NodeGroup) { g.Managed.CapacityType = "CAPACITY_BLOCK" })},
+			key:    capacity,
+			want:   []string{"on-demand"},
+			listed: []string{"capacityType CAPACITY_BLOCK"},
+		},
+		"Arm": {
+			reason: "EC2's word is Kubernetes' word",
+			groups: []inventory.NodeGroup{plain(arch("arm64"))},
+			key:    corev1.LabelArchStable,
+			want:   []string{"arm64"},
+		},
+		"ArchUnknown": {
+			reason: "the instance types decide",
+			groups: []inventory.NodeGroup{plain(arch(""))},
+			key:    corev1.LabelArchStable,
+		},
+		"BothArchs": {
+			reason: "the first group's would shut out the other's types",
+			groups: []inventory.NodeGroup{plain(arch("arm64")), plain(named("b"), arch("x86_64"))},
+			key:    corev1.LabelArchStable,
+			want:   []string{"amd64", "arm64"},
+		},
+		"OneArchUnknown": {
+			reason: "half an answer is none",
+			groups: []inventory.NodeGroup{plain(arch("arm64")), plain(named("b"), arch(""))},
+			key:    corev1.LabelArchStable,
+		},
+		"Dedicated": {
+			reason: "hardware that nobody shares",
+			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.Tenancy = "dedicated" }))},
+			key:    awsv1.LabelInstanceTenancy,
+			want:   []string{"dedicated"},
+		},
+		"DefaultTenancy": {
+			reason: "spelled out, it is still the default",
+			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.Tenancy = "default" }))},
+			key:    awsv1.LabelInstanceTenancy,
+		},
+		"Host": {
+			reason: "Karpenter does not launch there",
+			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.Tenancy = "host" }))},
+			key:    awsv1.LabelInstanceTenancy,
+			listed: []string{"tenancy host"},
+		},
+		"TypesOfAllGroups": {
+			reason: "each zone's group may have its own",
+			groups: []inventory.NodeGroup{plain(), plain(named("b"), template(func(lt *inventory.LaunchTemplate) { lt.InstanceType = "c5.large" }))},
+			key:    corev1.LabelInstanceTypeStable,
+			want:   []string{"c5.large", "m5.large"},
+		},
+		"TypeOfTemplate": {
+			reason: "a policy without overrides launches the template's",
+			groups: []inventory.NodeGroup{mixed(0, 100)},
+			key:    corev1.LabelInstanceTypeStable,
+			want:   []string{"m5.large"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
