@@ -222,3 +222,77 @@ func TestRepository(t *testing.T) {
 		}
 	}
 }
+
+func TestExpand(t *testing.T) {
+	env := environment{"NAME": "web", "EMPTY": "", "NESTED": "$(NAME)"}
+	cases := map[string]struct{ reason, text, want string }{
+		"Plain":       {"nothing to do", "--v=4", "--v=4"},
+		"Known":       {"its value", "--name=$(NAME)", "--name=web"},
+		"Twice":       {"each time", "$(NAME)-$(NAME)", "web-web"},
+		"Empty":       {"a variable may be empty", "<$(EMPTY)>", "<>"},
+		"Unknown":     {"stays, as Kubernetes has it", "$(NOBODY)", "$(NOBODY)"},
+		"Escaped":     {"two dollars are one, and no reference", "$$(NAME)", "$(NAME)"},
+		"OnceOnly":    {"a value is not read again", "$(NESTED)", "$(NAME)"},
+		"Unclosed":    {"no reference", "$(NAME", "$(NAME"},
+		"ShellSyntax": {"is the shell's business", "${NAME} $NAME", "${NAME} $NAME"},
+		"DollarFirst": {"a dollar alone is one", "$ $(NAME)", "$ web"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := expand(tc.text, env); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestResourceField(t *testing.T) {
+	spec := &corev1.Container{Resources: corev1.ResourceRequirements{
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1100m"), corev1.ResourceMemory: resource.MustParse("1500Ki")},
+	}}
+	cases := map[string]struct{ reason, field, divisor, want, fails string }{
+		"Bytes":       {"of one", "limits.memory", "0", "1073741824", ""},
+		"Mebibytes":   {"in units of the divisor", "limits.memory", "1Mi", "1024", ""},
+		"RoundedUp":   {"as Kubernetes has it", "requests.memory", "1Mi", "2", ""},
+		"Cores":       {"rounded up too", "requests.cpu", "0", "2", ""},
+		"MilliCores":  {"what the engine's chart asks for", "requests.cpu", "1m", "1100", ""},
+		"NotSet":      {"no limit", "limits.cpu", "1m", "0", ""},
+		"NoResource":  {"of what?", "limits", "0", "", "limits.NAME"},
+		"UnknownKind": {"a typo", "limit.memory", "0", "", "limit.memory"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := resourceField(spec, &corev1.ResourceFieldSelector{Resource: tc.field, Divisor: resource.MustParse(tc.divisor)})
+			if (err != nil) != (tc.fails != "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+				t.Fatalf("%s: got error %v, want %q", tc.reason, err, tc.fails)
+			}
+			if got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestAPodsOwnKeysCount: whoever brings AWS credentials is not given a pod identity, which the SDK would take second.
+func TestAPodsOwnKeysCount(t *testing.T) {
+	config := Config{Region: "eu-west-1", AWSEndpoint: "http://127.0.0.1:4566"}
+	for name, tc := range map[string]struct {
+		own      environment
+		identity bool
+	}{
+		"Keys":   {environment{"AWS_ACCESS_KEY_ID": "AKIA"}, false},
+		"NoKeys": {environment{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := environment{}
+			addAWS(env, tc.own, config, "/token")
+			if env["AWS_REGION"] != "eu-west-1" || env["AWS_ENDPOINT_URL_STS"] != config.AWSEndpoint || env["AWS_EC2_METADATA_DISABLED"] != "true" {
+				t.Errorf("the way to the simulator: %v", env)
+			}
+			if _, given := env["AWS_CONTAINER_CREDENTIALS_FULL_URI"]; given != tc.identity {
+				t.Errorf("pod identity given: %t, want %t", given, tc.identity)
+			}
+		})
+	}
+}
