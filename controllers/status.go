@@ -153,14 +153,16 @@ func (r *Reconciler) fail(m *v1alpha1.Migration, err error) {
 		reason = v1alpha1.ReasonThrottled
 	}
 	message := cut("castoff could not look at the cluster and changes nothing until it can: "+err.Error(), maxCondition)
-	for kind, status := range map[string]metav1.ConditionStatus{
+	certain := map[string]metav1.ConditionStatus{
 		v1alpha1.ConditionReady: metav1.ConditionFalse, v1alpha1.ConditionReconciling: metav1.ConditionTrue, v1alpha1.ConditionStalled: stalled,
-	} {
-		r.setCondition(m, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: m.Generation})
 	}
 	for _, kind := range v1alpha1.ConditionTypes {
-		if meta.FindStatusCondition(m.Status.Conditions, kind) == nil {
-			r.setCondition(m, metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reason, Message: message, ObservedGeneration: m.Generation})
+		status, known := certain[kind]
+		if !known {
+			status = metav1.ConditionUnknown
+		}
+		if known || meta.FindStatusCondition(m.Status.Conditions, kind) == nil {
+			r.setCondition(m, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: m.Generation})
 		}
 	}
 	m.Status.BlockedBy = cut(reason, maxSummary)
