@@ -213,9 +213,9 @@ type Operation struct {
 	ID string `json:"id,omitempty"`
 	// detail is the absolute target of the effect, in one line.
 	// +optional
-	// +kubebuilder:validation:MaxLength=2560
+	// +kubebuilder:validation:MaxLength=1024
 	Detail string `json:"detail,omitempty"`
-	// attempts counts how often the effect was asked for.
+	// attempts counts how often the effect was asked for; a call that failed does not count again.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// startTime is when it was last asked for.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,14 +41,25 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-func TestAHundredInstancesFitAnEntry(t *testing.T) {
-	const detailSize = 2560 // MaxLength of Operation.detail
-	var ids []string
-	for range endAtOnce {
-		ids = append(ids, "i-0123456789abcdef0")
+func TestWhatFitsAnEntry(t *testing.T) {
+	names := func(n, length int) []string { return slices.Repeat([]string{strings.Repeat("x", length)}, n) }
+	cases := map[string]struct {
+		reason string
+		names  []string
+		want   int
+	}{
+		"Few":       {"all of them", names(3, 19), 3},
+		"Instances": {"as many ids as the API server takes in a detail", names(200, 19), 51},
+		"LongNames": {"names of policies are up to 256 characters long", names(50, 256), 3},
+		"None":      {"nothing is nothing", nil, 0},
 	}
-	if _, _, detail := (EndInstances{IDs: ids}).Entry(); len(detail) > detailSize {
-		t.Errorf("%d ids make an entry of %d characters, and the API server takes %d", endAtOnce, len(detail), detailSize)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := fitting(tc.names)
+			if _, _, detail := (EndInstances{IDs: got}).Entry(); len(got) != tc.want || len(detail) > detailSize {
+				t.Errorf("%s: %d names in %d characters, want %d", tc.reason, len(got), len(detail), tc.want)
+			}
+		})
 	}
 }
 

@@ -114,10 +114,9 @@ func release(o *outcome, led *ledger, l look) bool {
 
 func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
 	object := "deployment/" + a.Deployment.String()
-	standby := a.LeaderElect && a.LeaseHolder == v1alpha1.LeaseIdentity
 	stops := led.attempts(kindStopAutoscaler, a.Deployment.String())
 	switch {
-	case standby && a.Replicas > 0:
+	case standby(a) && a.Replicas > 0:
 		o.warn("AutoscalerStandby", object, "Cluster Autoscaler was started again"+by(a)+". castoff holds its leader-election Lease, so it stays idle. Scale it to 0 where it is defined.")
 		return true
 	case a.Replicas == 0:
@@ -130,6 +129,11 @@ func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
 			", and castoff does not fight over it. It evicts nothing until this Deployment is at 0 replicas: set that where it is defined.")
 	}
 	return false
+}
+
+// standby says that a Cluster Autoscaler that runs is idle, because castoff holds its Lease.
+func standby(a inventory.Autoscaler) bool {
+	return a.LeaderElect && a.LeaseHolder == v1alpha1.LeaseIdentity
 }
 
 func by(a inventory.Autoscaler) string {
@@ -203,11 +207,11 @@ func nodePool(l look, pool string) (karpv1.NodePool, bool) {
 	return l.Engine.NodePools[i], true
 }
 
-// fence keeps new pods off the legacy nodes; one that joined late is fenced too. Nothing is fenced before its NodePool is
-// there to serve what no longer fits.
+// fence keeps new pods off the legacy nodes; one that joined late is fenced too. Nothing is fenced before its NodePool
+// is Ready to serve what no longer fits.
 func fence(o *outcome, l look) {
 	for _, p := range l.pools {
-		if _, served := nodePool(l, p.Name); !served {
+		if np, ok := nodePool(l, p.Name); !ok || !np.StatusConditions().Root().IsTrue() {
 			continue
 		}
 		for _, n := range p.nodes {

@@ -20,8 +20,9 @@ const (
 	endPatience = 60 * time.Second
 	// ledgerSize bounds status.operations.
 	ledgerSize = 20
-	// detailSize bounds an entry's detail, and so how many instances one call ends: 100 ids of 20 bytes fit.
-	endAtOnce = 100
+	// detailSize bounds an entry's detail (MaxLength of Operation.detail), and so how many names one call takes; the rest is
+	// asked for when that is done.
+	detailSize = 1024
 )
 
 // ledger is the list of effects that were asked for. It is copied from the status, never shared with it.
@@ -148,6 +149,17 @@ func expired(op v1alpha1.Operation, now time.Time) bool {
 		return age >= endPatience
 	}
 	return op.Error != "" || age >= patience
+}
+
+// fitting returns as many of the names as an entry's detail holds. AWS's names are at most 256 characters long.
+func fitting(names []string) []string {
+	size := 0
+	for i, n := range names {
+		if size += len(n) + len(separator); size > detailSize {
+			return names[:i]
+		}
+	}
+	return names
 }
 
 // visible says whether the effect of an entry is in the world.

@@ -56,7 +56,7 @@ func decide(led *ledger, l look) Decision {
 	case l.OtherMigration != "":
 		return another(l)
 	case l.m.Spec.Paused:
-		return paused(l)
+		return paused(led, l)
 	}
 	d := Decision{}
 	for _, p := range phases {

@@ -23,6 +23,12 @@ func TestPaused(t *testing.T) {
 		"Stopped": {
 			reason: "before the Lease is castoff's, whoever paused may start Cluster Autoscaler again", world: aWorld().released(), want: paused(nil),
 		},
+		"StoppedByUs": {
+			reason:    "between Cluster Autoscaler's end and the first NodePool the nearer side is Karpenter: no pool rests without a scaler",
+			migration: aMigration().ledger(closed(operation("StopAutoscaler/kube-system/cluster-autoscaler", "0", time.Minute))),
+			world:     aWorld().released(),
+			want:      paused([]string{hold[0], "EnsureNodePool general target-of-general/guarded", "EnsureNodePool batch target-of-batch/guarded"}),
+		},
 		"Draining": {
 			reason: "no eviction, no ending of instances", world: aWorld().shifting().draining("general-0", 2).draining("general-1", 0), want: paused(nil),
 		},
@@ -46,7 +52,10 @@ func TestPaused(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		tc.migration = aMigration().paused()
+		if tc.migration.m == nil {
+			tc.migration = aMigration()
+		}
+		tc.migration = tc.migration.paused()
 		cases[name] = tc
 	}
 	run(t, cases)

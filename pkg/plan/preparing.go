@@ -55,10 +55,10 @@ func quietGroup(o *outcome, l look, g inventory.NodeGroup) {
 		}
 	}
 	if len(policies) > 0 {
-		o.act(DisablePolicies{Group: g, Names: policies})
+		o.act(DisablePolicies{Group: g, Names: fitting(policies)})
 	}
 	if len(schedules) > 0 {
-		o.act(DeleteScheduledActions{Group: g.AutoScalingGroup, Names: schedules})
+		o.act(DeleteScheduledActions{Group: g.AutoScalingGroup, Names: fitting(schedules)})
 	}
 	if len(strangers) > 0 {
 		o.warn("ForeignScaling", "nodegroup/"+g.Name, "The group got a "+strings.Join(strangers, ", a ")+

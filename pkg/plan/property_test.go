@@ -130,9 +130,18 @@ func smallLedger(_ *v1alpha1.Migration, _ World, d Decision) string {
 	return ""
 }
 
-func pauseOnlyHolds(m *v1alpha1.Migration, _ World, d Decision) string {
+func pauseOnlyHolds(m *v1alpha1.Migration, w World, d Decision) string {
 	for _, a := range d.Actions {
-		if _, ok := a.(HoldLease); m.Spec.Paused && !ok {
+		if !m.Spec.Paused {
+			return ""
+		}
+		switch a.(type) {
+		case HoldLease:
+		case EnsureNodePool: // the nearer side of a hand-over that was cut
+			if served(newLook(m, w, noon)) {
+				return tell(a)
+			}
+		default:
 			return tell(a)
 		}
 	}
@@ -160,7 +169,7 @@ func lawful(_ *v1alpha1.Migration, _ World, d Decision) string {
 		case EndInstances:
 			ids := slices.Clone(a.IDs)
 			slices.Sort(ids)
-			if len(ids) == 0 || len(ids) > endAtOnce || len(slices.Compact(ids)) != len(a.IDs) {
+			if len(ids) == 0 || len(strings.Join(ids, separator)) > detailSize || len(slices.Compact(ids)) != len(a.IDs) {
 				return tell(a)
 			}
 		}

@@ -113,12 +113,12 @@ func end(o *outcome, p pool, drained map[string]bool) {
 	for _, g := range p.groups {
 		var ids []string
 		for _, i := range g.Instances {
-			if drained[i.ID] && i.InService() && len(ids) < endAtOnce {
+			if drained[i.ID] && i.InService() {
 				ids = append(ids, i.ID)
 			}
 		}
 		if len(ids) > 0 {
-			o.act(EndInstances{Group: g.AutoScalingGroup, IDs: ids})
+			o.act(EndInstances{Group: g.AutoScalingGroup, IDs: fitting(ids)})
 		}
 	}
 }
@@ -128,12 +128,12 @@ func endStrays(o *outcome, p pool) {
 	for _, g := range p.groups {
 		var ids []string
 		for _, i := range g.Instances {
-			if i.InService() && len(ids) < endAtOnce {
+			if i.InService() {
 				ids = append(ids, i.ID)
 			}
 		}
 		if len(ids) > 0 {
-			o.act(EndInstances{Group: g.AutoScalingGroup, IDs: ids})
+			o.act(EndInstances{Group: g.AutoScalingGroup, IDs: fitting(ids)})
 			continue
 		}
 		if !g.Empty() {

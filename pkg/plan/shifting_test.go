@@ -323,16 +323,16 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestAtMostAHundredInstancesEndAtOnce(t *testing.T) {
+func TestInstancesEndAsFarAsAnEntryHoldsThem(t *testing.T) {
 	s := aWorld()
-	for range 2 * endAtOnce {
+	for range 200 {
 		s.join("general")
 	}
 	w := s.shifting().with(func(w *World) { w.Nodes = nil }).build()
 	d := Next(aMigration().build(), w, noon)
 	for _, a := range d.Actions {
-		if e, ok := a.(EndInstances); ok && len(e.IDs) != endAtOnce {
-			t.Errorf("%d instances in one call, want %d: the ledger's entry has room for no more", len(e.IDs), endAtOnce)
+		if e, ok := a.(EndInstances); ok && len(e.IDs) != len(fitting(e.IDs)) {
+			t.Errorf("%d instances in one call: the ledger's entry has no room for them", len(e.IDs))
 		}
 	}
 	if len(d.Actions) != 1 {
