@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -24,8 +25,11 @@ const (
 	maxObject   = 512
 	maxSummary  = 256
 	maxError    = 512
-	// maxCondition is apimachinery's bound of a condition's message, cut shorter: nine of them and twenty blockers have to fit.
+	// maxCondition is apimachinery's bound of a condition's message, cut shorter.
 	maxCondition = 2048
+	// maxStatus is what the whole status takes at most, in bytes of JSON: each of the bounds above may be reached, not all of
+	// them at once.
+	maxStatus = 64 << 10
 )
 
 // project writes a decision into the status. It is the only writer of conditions and counters.
@@ -174,6 +178,9 @@ func (r *Reconciler) write(ctx context.Context, before, m *v1alpha1.Migration) e
 	if equality.Semantic.DeepEqual(before.Status, m.Status) {
 		return nil
 	}
+	if err := fit(&m.Status); err != nil {
+		return err
+	}
 	if err := r.Observer.Client.Status().Update(ctx, m); err != nil {
 		return fmt.Errorf("writing the status of Migration %s: %w", m.Name, err)
 	}
@@ -219,6 +226,31 @@ func bounded(blockers []v1alpha1.Blocker) []v1alpha1.Blocker {
 		}
 	}
 	return out
+}
+
+// fit shortens what people read until the status fits. The ledger's targets and the pools' counters are never shortened: the
+// next look relies on them.
+func fit(s *v1alpha1.MigrationStatus) error {
+	for _, step := range []struct{ blockers, text int }{{maxBlockers, 512}, {maxBlockers, 256}, {10, 128}, {5, 64}} {
+		b, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("measuring the status: %w", err)
+		}
+		if len(b) < maxStatus {
+			return nil
+		}
+		s.Blockers = s.Blockers[:min(len(s.Blockers), step.blockers)]
+		for i := range s.Blockers {
+			s.Blockers[i].Message, s.Blockers[i].Object = cut(s.Blockers[i].Message, step.text), cut(s.Blockers[i].Object, step.text)
+		}
+		for i := range s.Conditions {
+			s.Conditions[i].Message = cut(s.Conditions[i].Message, step.text)
+		}
+		for i := range s.Operations {
+			s.Operations[i].Error = cut(s.Operations[i].Error, step.text)
+		}
+	}
+	return nil
 }
 
 // summary names the first thing that blocks or is waited for, and counts the others.
