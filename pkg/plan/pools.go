@@ -187,6 +187,8 @@ func shape(g inventory.NodeGroup) string {
 			templates = append(templates, t)
 		}
 	}
+	lt.SecurityGroups = slices.Sorted(slices.Values(lt.SecurityGroups))
+	slices.SortFunc(templates, func(a, b inventory.Tag) int { return cmp.Compare(a.Key, b.Key) })
 	b, err := json.Marshal([]any{lt, g.MixedInstances, labels, taints, managed, templates})
 	if err != nil {
 		return g.Name // cannot be compared: a pool of its own

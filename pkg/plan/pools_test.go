@@ -197,6 +197,12 @@ func TestAlike(t *testing.T) {
 	if got := alike([]inventory.NodeGroup{groupOf("b", managedBy("ON_DEMAND")), labelled}); len(got) != 2 {
 		t.Errorf("a managed node group's labels are what workloads select: %v", got)
 	}
+	const label = "k8s.io/cluster-autoscaler/node-template/label/"
+	one, other := groupOf("a", tagged(label+"x"), tagged(label+"y")), groupOf("b", tagged(label+"y"), tagged(label+"x"))
+	one.LaunchTemplate.SecurityGroups, other.LaunchTemplate.SecurityGroups = []string{"sg-1", "sg-2"}, []string{"sg-2", "sg-1"}
+	if got := alike([]inventory.NodeGroup{one, other}); len(got) != 1 {
+		t.Errorf("AWS lists tags and security groups in any order: %v", got)
+	}
 }
 
 // Kubernetes, "Object Names and IDs": a label of RFC 1123.
