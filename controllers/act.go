@@ -93,18 +93,22 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 	case plan.SetGroupSize:
 		err = p.NodeGroups.SetSize(ctx, a.Group, a.Min, a.Max, a.Desired)
 	case plan.EndInstances:
-		err = r.endDrained(ctx, w, a)
+		err = r.endDrained(ctx, a)
 	default:
 		err = inventory.Terminal(fmt.Errorf("castoff cannot make the change %s: this is a bug, please report it", actionName(a)))
 	}
 	return err
 }
 
-// endDrained looks at every instance's node once more, past every cache, before it ends it: a pod that was bound to the node
-// since the look must not go with it.
-func (r *Reconciler) endDrained(ctx context.Context, w plan.World, a plan.EndInstances) error {
+// endDrained looks at every instance's node once more before it ends it, and past every cache at the node's pods: a pod that
+// was bound since the look, or a node that an instance joined as since then, must not go with it.
+func (r *Reconciler) endDrained(ctx context.Context, a plan.EndInstances) error {
+	nodes, err := r.Observer.nodes(ctx)
+	if err != nil {
+		return err
+	}
 	for _, id := range a.IDs {
-		for _, n := range w.Nodes {
+		for _, n := range nodes {
 			if n.InstanceID != id {
 				continue
 			}
