@@ -50,6 +50,7 @@ type world struct {
 	identity   inventory.Identity
 	crds, rel  bool
 	snapshot   *inventory.Snapshot
+	sha        string               // digest of the snapshot as it is read
 	started    map[string]time.Time // canaries
 	endings    map[string]time.Time // when an instance that ends is gone
 	permission inventory.PermissionState
@@ -69,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		t: t, now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), lag: testLag, groups: map[string]*inventory.NodeGroup{},
-		pods: map[string]int{}, started: map[string]time.Time{}, endings: map[string]time.Time{}, calls: map[string]int{}, permission: inventory.PermissionAllowed,
+		pods: map[string]int{}, started: map[string]time.Time{}, endings: map[string]time.Time{}, calls: map[string]int{}, permission: inventory.PermissionAllowed, sha: testSHA,
 	}
 	w.ca = inventory.Autoscaler{
 		Deployment: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}, Image: "cluster-autoscaler:v1.33.0",
@@ -389,7 +390,7 @@ func (p ports) Load(context.Context, string) (*inventory.Snapshot, string, error
 	if p.w.snapshot == nil {
 		return nil, "", nil
 	}
-	return p.w.snapshot, testSHA, nil
+	return p.w.snapshot, p.w.sha, nil
 }
 
 type interruptionPort struct{ w *world }
