@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/helm"
@@ -341,7 +342,8 @@ func homeSelector(home string, nodes []inventory.Node) map[string]string {
 	return pickLabel(shared)
 }
 
-// pickLabel prefers the node group's own label, then the first by name; hostnames and the like say nothing of a group.
+// pickLabel prefers the node group's own label, then the first by name. Zones, instance types and the like say nothing of a
+// group: Karpenter gives them to its own nodes, and the engine must not move onto one.
 func pickLabel(labels map[string]string) map[string]string {
 	const nodegroup = "eks.amazonaws.com/nodegroup"
 	if v, ok := labels[nodegroup]; ok {
@@ -349,7 +351,8 @@ func pickLabel(labels map[string]string) map[string]string {
 	}
 	best := ""
 	for k := range labels {
-		if k != corev1.LabelHostname && k != corev1.LabelTopologyZone && (best == "" || k < best) {
+		_, beta := karpv1.NormalizedLabels[k]
+		if k != corev1.LabelHostname && !beta && !karpv1.WellKnownLabels.Has(k) && (best == "" || k < best) {
 			best = k
 		}
 	}
