@@ -3,9 +3,7 @@ package autoscaler
 import (
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 // ScaledError says that a HorizontalPodAutoscaler owns the replicas of a Cluster Autoscaler: castoff would fight it.
@@ -31,17 +29,7 @@ var hints = map[string]string{
 	"configmaps": " of that name (chart value clusterAutoscaler.statusConfigMapNames)",
 }
 
-// wrap says what was asked of the API server, and what its answer asks of the caller. Nil stays nil.
+// wrap is kubeapi.Wrap, with what the chart limits to names.
 func wrap(err error, verb, resource, name string) error {
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsTooManyRequests(err):
-		return inventory.Throttled(fmt.Errorf("%s %s %s: the API server is busy: %w", verb, resource, name, err))
-	case apierrors.IsForbidden(err):
-		return inventory.Terminal(fmt.Errorf("%s %s %s: castoff's ClusterRole must allow the verb %s on %s%s: %w",
-			verb, resource, name, verb, resource, hints[resource], err))
-	default:
-		return fmt.Errorf("%s %s %s: %w", verb, resource, name, err)
-	}
+	return kubeapi.Wrap(err, verb, resource, name, hints[resource])
 }

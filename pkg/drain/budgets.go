@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 // budgets are the PodDisruptionBudgets of the namespaces that a pass meets, listed once each.
@@ -26,7 +28,7 @@ func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisrup
 	if !listed {
 		list := new(policyv1.PodDisruptionBudgetList)
 		if err := b.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
-			return nil, wrap(err, "list", "poddisruptionbudgets", "of namespace "+pod.Namespace)
+			return nil, kubeapi.Wrap(err, "list", "poddisruptionbudgets", "of namespace "+pod.Namespace)
 		}
 		all = list.Items
 		// A cache lists in any order, and what is shown must not change by itself.

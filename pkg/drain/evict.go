@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 // defaultRetryAfter is how long to leave the API server alone when it does not say; client-go's own first step.
@@ -112,7 +113,7 @@ func (p *pass) answer(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget, 
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return false, blocked(pod, inventory.BlockedTerminating, "its namespace is being deleted and takes it along"), nil
 	case deniedByRole(err), !answered(err): // nobody has rights, or nobody answers: the next pod would fare no better
-		return false, nil, wrap(err, "create", "pods/eviction", pod.Namespace+"/"+pod.Name)
+		return false, nil, kubeapi.Wrap(err, "create", "pods/eviction", pod.Namespace+"/"+pod.Name)
 	default:
 		return false, blocked(pod, inventory.BlockedError, fmt.Sprintf("the API server refused the eviction: %v", err)), nil
 	}

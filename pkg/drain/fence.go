@@ -13,6 +13,7 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 // taintValue is the value of TaintLegacy. Cluster Autoscaler's node templates need one, so the taint always has it.
@@ -85,7 +86,7 @@ func (d *Drainer) patch(ctx context.Context, name string, change func(*corev1.No
 		return nil
 	}
 	err = d.client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	return wrap(client.IgnoreNotFound(err), "patch", "nodes", name)
+	return kubeapi.Wrap(client.IgnoreNotFound(err), "patch", "nodes", name)
 }
 
 // node reads the node past the cache; nil means that it is gone.
@@ -95,7 +96,7 @@ func (d *Drainer) node(ctx context.Context, name string) (*corev1.Node, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return node, wrap(err, "get", "nodes", name)
+	return node, kubeapi.Wrap(err, "get", "nodes", name)
 }
 
 func with(m map[string]string, key, value string) map[string]string {

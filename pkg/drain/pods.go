@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 const (
@@ -31,7 +32,7 @@ func (d *Drainer) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
 		page := new(corev1.PodList) // a new one: what the last page has no value for would keep that of the page before
 		err := d.live.List(ctx, page, client.MatchingFields{nodeNameField: node}, client.Limit(pageSize), client.Continue(token))
 		if err != nil {
-			return nil, wrap(err, "list", "pods", "of node "+node)
+			return nil, kubeapi.Wrap(err, "list", "pods", "of node "+node)
 		}
 		for _, pod := range page.Items {
 			if mustLeave(&pod) {

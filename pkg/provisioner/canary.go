@@ -20,6 +20,7 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 // nonRoot is the user and group that distroless images call nonroot.
@@ -47,9 +48,9 @@ func (c *Client) StartCanary(ctx context.Context, pool string, class *awsv1.EC2N
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err):
-		return wrap(c.client.Create(ctx, want), "create", "pods", name)
+		return kubeapi.Wrap(c.client.Create(ctx, want), "create", "pods", name)
 	case err != nil:
-		return wrap(err, "get", "pods", name)
+		return kubeapi.Wrap(err, "get", "pods", name)
 	case have.Labels[v1alpha1.LabelCanary] == "":
 		return inventory.Terminal(&ForeignError{Object: "pod " + name, Mark: v1alpha1.LabelCanary})
 	case have.Status.Phase == corev1.PodFailed || have.Status.Phase == corev1.PodSucceeded:
@@ -141,7 +142,7 @@ func (c *Client) EndCanary(ctx context.Context, pool string) error {
 		err := c.live.Get(ctx, one.key, one.object)
 		if err != nil {
 			if !notServed(err) {
-				return wrap(err, "get", one.resource, name)
+				return kubeapi.Wrap(err, "get", one.resource, name)
 			}
 			continue
 		}
@@ -161,7 +162,7 @@ func (c *Client) remove(ctx context.Context, object client.Object, resource stri
 		return nil
 	}
 	err := c.client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
-	return wrap(client.IgnoreNotFound(err), "delete", resource, object.GetName())
+	return kubeapi.Wrap(client.IgnoreNotFound(err), "delete", resource, object.GetName())
 }
 
 // MarkCanaryPassed notes on the pool's EC2NodeClass that the spec with that hash has launched a node. It fails where no
@@ -169,7 +170,7 @@ func (c *Client) remove(ctx context.Context, object client.Object, resource stri
 func (c *Client) MarkCanaryPassed(ctx context.Context, pool, hash string) error {
 	list := new(awsv1.EC2NodeClassList)
 	if err := c.live.List(ctx, list, client.MatchingLabels{v1alpha1.LabelPool: pool}); err != nil {
-		return wrap(err, "list", nodeClasses, "of pool "+pool)
+		return kubeapi.Wrap(err, "list", nodeClasses, "of pool "+pool)
 	}
 	for i := range list.Items {
 		class := &list.Items[i]
@@ -182,7 +183,7 @@ func (c *Client) MarkCanaryPassed(ctx context.Context, pool, hash string) error 
 		before := class.DeepCopy()
 		class.Annotations = merge(class.Annotations, map[string]string{v1alpha1.AnnotationCanaryPassed: hash})
 		err := c.client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		return wrap(err, "patch", nodeClasses, class.Name)
+		return kubeapi.Wrap(err, "patch", nodeClasses, class.Name)
 	}
 	return fmt.Errorf("no EC2NodeClass of pool %s has the spec that passed the canary (hash %s); it changed since, and is tried again", pool, hash)
 }
@@ -192,7 +193,7 @@ func (c *Client) readCanaries(ctx context.Context, engine inventory.Engine, clai
 	pods := new(corev1.PodList)
 	err := c.live.List(ctx, pods, client.InNamespace(c.options.CastoffNamespace), client.HasLabels{v1alpha1.LabelCanary})
 	if err != nil {
-		return nil, wrap(err, "list", "pods", "of namespace "+c.options.CastoffNamespace)
+		return nil, kubeapi.Wrap(err, "list", "pods", "of namespace "+c.options.CastoffNamespace)
 	}
 	found := map[string]*trial{}
 	of := func(object client.Object) *trial {

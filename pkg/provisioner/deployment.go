@@ -14,6 +14,7 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 func (c *Client) readDeployments(ctx context.Context, engine *inventory.Engine) error {
 	list := new(appsv1.DeploymentList)
 	if err := c.client.List(ctx, list); err != nil {
-		return wrap(err, "list", "deployments", "of all namespaces")
+		return kubeapi.Wrap(err, "list", "deployments", "of all namespaces")
 	}
 	for i := range list.Items {
 		deployment := &list.Items[i]
@@ -85,12 +86,12 @@ func (c *Client) readEngine(ctx context.Context, deployment *appsv1.Deployment, 
 	}
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
-		return wrap(err, "read", "the selector of Deployment", deployment.Name)
+		return kubeapi.Wrap(err, "read", "the selector of Deployment", deployment.Name)
 	}
 	pods := new(corev1.PodList)
 	err = c.live.List(ctx, pods, client.InNamespace(deployment.Namespace), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
-		return wrap(err, "list", "pods", "of Deployment "+deployment.Name)
+		return kubeapi.Wrap(err, "list", "pods", "of Deployment "+deployment.Name)
 	}
 	engine.DeploymentMessage = deploymentMessage(deployment, pods.Items)
 	return nil

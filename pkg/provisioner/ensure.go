@@ -13,6 +13,7 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 const (
@@ -69,10 +70,10 @@ func ensure[T client.Object](ctx context.Context, c *Client, t target[T]) error 
 	if apierrors.IsNotFound(err) {
 		fresh := copyOf(t.want)
 		fresh.SetResourceVersion("")
-		return wrap(c.client.Create(ctx, fresh), "create", t.resource, name)
+		return kubeapi.Wrap(c.client.Create(ctx, fresh), "create", t.resource, name)
 	}
 	if err != nil {
-		return wrap(err, "get", t.resource, name)
+		return kubeapi.Wrap(err, "get", t.resource, name)
 	}
 	if t.have.GetLabels()[t.mark] == "" {
 		return inventory.Terminal(&ForeignError{Object: t.resource + " " + name, Mark: t.mark})
@@ -87,7 +88,7 @@ func ensure[T client.Object](ctx context.Context, c *Client, t target[T]) error 
 	if equality.Semantic.DeepEqual(t.have, update) {
 		return nil
 	}
-	return wrap(c.client.Update(ctx, update), "update", t.resource, name)
+	return kubeapi.Wrap(c.client.Update(ctx, update), "update", t.resource, name)
 }
 
 func copyOf[T client.Object](object T) T {

@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 const nodeClaims = "nodeclaims.karpenter.sh"
@@ -58,7 +59,7 @@ func (c *Client) Observe(ctx context.Context) (inventory.Engine, error) {
 		resource string
 	}{{pools, nodePools}, {classes, nodeClasses}, {claims, nodeClaims}} {
 		if err := c.client.List(ctx, one.list); err != nil && !notServed(err) {
-			return engine, wrap(err, "list", one.resource, "of the cluster")
+			return engine, kubeapi.Wrap(err, "list", one.resource, "of the cluster")
 		}
 	}
 	// A cache lists in any order, and what is shown must not change by itself.

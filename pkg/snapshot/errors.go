@@ -3,9 +3,7 @@ package snapshot
 import (
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 // DigestError says that a part of the snapshot is not what the index names: it is missing, or was replaced. It is terminal:
@@ -57,16 +55,4 @@ func (e *ExistsError) Error() string {
 	return fmt.Sprintf("Secret %s holds another snapshot already (%.12s), which stays; load that one", e.Secret, e.SHA256)
 }
 
-// wrap says what was asked of the API server, and what its answer asks of the caller. Nil stays nil.
-func wrap(err error, verb, name string) error {
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsTooManyRequests(err):
-		return inventory.Throttled(fmt.Errorf("%s secrets %s: the API server is busy: %w", verb, name, err))
-	case apierrors.IsForbidden(err):
-		return inventory.Terminal(fmt.Errorf("%s secrets %s: castoff's Role must allow the verb %s on secrets: %w", verb, name, verb, err))
-	default:
-		return fmt.Errorf("%s secrets %s: %w", verb, name, err)
-	}
-}
+func wrap(err error, verb, name string) error { return kubeapi.Wrap(err, verb, "secrets", name) }
