@@ -94,6 +94,10 @@ func licenceFiles(dir string) ([]string, error) {
 	var files []string
 	for _, entry := range entries {
 		name := strings.ToUpper(strings.TrimSuffix(entry.Name(), filepath.Ext(entry.Name())))
+		// LICENSE.docs is the licence of a module's documentation, which is not compiled in.
+		if strings.EqualFold(filepath.Ext(entry.Name()), ".docs") {
+			continue
+		}
 		if !entry.IsDir() && slices.Contains([]string{"LICENSE", "LICENCE", "COPYING"}, name) {
 			files = append(files, filepath.Join(dir, entry.Name()))
 		}

@@ -27,6 +27,10 @@ func TestCheck(t *testing.T) {
 			reason: "A licence on the list passes, whatever copyright line stands above it.",
 			files:  map[string]string{"LICENSE.md": "ISC License\n\nCopyright (c) 2026 somebody\n\n" + isc},
 		},
+		"Documentation": {
+			reason: "The licence of the documentation says nothing about the code.",
+			files:  map[string]string{"LICENSE": isc, "LICENSE.docs": "SPDX-License-Identifier: CC-BY-SA-4.0\n"},
+		},
 		"NoFile": {
 			reason: "A module without a licence file gives nobody any right.",
 			files:  map[string]string{"README.md": isc},
