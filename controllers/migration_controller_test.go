@@ -349,7 +349,7 @@ func TestPause(t *testing.T) {
 		reason string
 		at     func(*v1alpha1.Migration) bool
 	}{
-		"AtTheStart":  {reason: "nothing was read yet", at: func(m *v1alpha1.Migration) bool { return true }},
+		"AtTheStart":  {reason: "nothing was read yet", at: func(*v1alpha1.Migration) bool { return true }},
 		"Preparing":   {reason: "the snapshot is taken", at: inPhase(v1alpha1.PhasePreparing)},
 		"Installing":  {reason: "a canary may be under way", at: inPhase(v1alpha1.PhaseInstalling)},
 		"HandingOver": {reason: "Cluster Autoscaler may be gone already", at: inPhase(v1alpha1.PhaseHandingOver)},

@@ -110,11 +110,11 @@ func TestSnapshotIsReadOnce(t *testing.T) {
 		}
 		return s
 	}
-	if load() != nil || load() != nil || store.loads != 2 {
+	if first, second := load(), load(); first != nil || second != nil || store.loads != 2 {
 		t.Errorf("%d loads while there is none, want one a look", store.loads)
 	}
 	w.snapshot = &inventory.Snapshot{}
-	if load() == nil || load() == nil || store.loads != 3 {
+	if first, second := load(), load(); first == nil || second == nil || store.loads != 3 {
 		t.Errorf("%d loads once it is there, want one", store.loads-2)
 	}
 	m.UID = "uid-2"
