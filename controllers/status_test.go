@@ -533,7 +533,7 @@ func TestAnnounce(t *testing.T) {
 		}
 		return out
 	}
-	new := v1alpha1.MigrationStatus{}
+	unseen := v1alpha1.MigrationStatus{}
 	assessing := v1alpha1.MigrationStatus{Phase: v1alpha1.PhaseAssessing, Blockers: []v1alpha1.Blocker{
 		{Severity: v1alpha1.SeverityBlock, Reason: "BarePod", Object: "pod/a/b", Message: "nobody replaces it"},
 		{Severity: v1alpha1.SeverityWarn, Reason: "NotCarriedOver", Object: "pool/a", Message: "a hook"},
@@ -544,7 +544,7 @@ func TestAnnounce(t *testing.T) {
 		before, after v1alpha1.MigrationStatus
 		want          []string
 	}{
-		{"the phase and what is new; what ends by itself is no event", new, assessing, []string{
+		{"the phase and what is new; what ends by itself is no event", unseen, assessing, []string{
 			"Normal Assessing new -> Assessing", "Warning BarePod pod/a/b: nobody replaces it", "Warning NotCarriedOver pool/a: a hook",
 		}},
 		{"the check was run again and says the same", assessing, assessing, nil},

@@ -83,7 +83,7 @@ func TestSlimNode(t *testing.T) {
 		t.Errorf("only what nobody reads is gone (-want +got)\n%s", diff)
 	}
 	gone := toolscache.DeletedFinalStateUnknown{Key: "n", Obj: full()}
-	if got, err := slimNode(gone); err != nil || got.(toolscache.DeletedFinalStateUnknown).Key != "n" {
+	if got, err := slimNode(gone); err != nil || !cmp.Equal(any(gone), got) {
 		t.Errorf("a deletion that the watch missed: %v, %v", got, err)
 	}
 	if got, err := slimNode(&corev1.Pod{}); err != nil || got == nil {
