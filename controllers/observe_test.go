@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,21 +58,30 @@ func TestMemo(t *testing.T) {
 // asked counts the reads of AWS and Helm.
 type asked map[string]int
 
+// askedMu guards every asked: a look reads in parallel.
+var askedMu sync.Mutex
+
+func (a asked) count(what string) {
+	askedMu.Lock()
+	defer askedMu.Unlock()
+	a[what]++
+}
+
 type countingGroups struct {
 	NodeGroups
 	asked asked
 }
 
 func (c countingGroups) List(ctx context.Context, also ...string) ([]inventory.NodeGroup, error) {
-	c.asked["groups"]++
+	c.asked.count("groups")
 	for _, name := range also {
-		c.asked["also "+name]++
+		c.asked.count("also "+name)
 	}
 	return c.NodeGroups.List(ctx, also...)
 }
 
 func (c countingGroups) Cluster(ctx context.Context) (inventory.Cluster, error) {
-	c.asked["cluster"]++
+	c.asked.count("cluster")
 	return c.NodeGroups.Cluster(ctx)
 }
 
@@ -81,7 +91,7 @@ type countingInterruption struct {
 }
 
 func (c countingInterruption) Observe(ctx context.Context, cl inventory.Cluster) (inventory.Interruption, error) {
-	c.asked["interruption"]++
+	c.asked.count("interruption")
 	return c.Interruption.Observe(ctx, cl)
 }
 
@@ -91,12 +101,12 @@ type countingIdentity struct {
 }
 
 func (c countingIdentity) Observe(ctx context.Context, cl inventory.Cluster, extra []string) (inventory.Identity, error) {
-	c.asked["identity"]++
+	c.asked.count("identity")
 	return c.Identity.Observe(ctx, cl, extra)
 }
 
 func (c countingIdentity) Check(ctx context.Context, cl inventory.Cluster) ([]inventory.Permission, error) {
-	c.asked["permissions"]++
+	c.asked.count("permissions")
 	return c.Identity.Check(ctx, cl)
 }
 
@@ -106,7 +116,7 @@ type countingReleases struct {
 }
 
 func (c countingReleases) Observe(ctx context.Context, r helm.Release) (helm.State, error) {
-	c.asked["release"]++
+	c.asked.count("release")
 	return c.Releases.Observe(ctx, r)
 }
 
