@@ -75,7 +75,7 @@ type countingGroups struct {
 func (c countingGroups) List(ctx context.Context, also ...string) ([]inventory.NodeGroup, error) {
 	c.asked.count("groups")
 	for _, name := range also {
-		c.asked.count("also "+name)
+		c.asked.count("also " + name)
 	}
 	return c.NodeGroups.List(ctx, also...)
 }
