@@ -74,11 +74,12 @@ func assignGroups(nodes []inventory.Node, groups []inventory.NodeGroup) []invent
 	return nodes
 }
 
-// pendingPods counts pods that the scheduler found no node for.
+// pendingPods counts pods that wait for a node: neither finished, nor held back by a scheduling gate.
 func (o *Observer) pendingPods(ctx context.Context) (int, error) {
 	n := 0
 	err := o.eachPod(ctx, func(p *corev1.Pod) {
-		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil && p.Labels[v1alpha1.LabelPlaceholder] == "" && p.Labels[v1alpha1.LabelCanary] == "" {
+		waits := p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !finished(p) && len(p.Spec.SchedulingGates) == 0
+		if waits && p.Labels[v1alpha1.LabelPlaceholder] == "" && p.Labels[v1alpha1.LabelCanary] == "" {
 			n++
 		}
 	}, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", "")})
@@ -89,7 +90,7 @@ func (o *Observer) pendingPods(ctx context.Context) (int, error) {
 func (o *Observer) workloads(ctx context.Context) (inventory.Workloads, error) {
 	var w inventory.Workloads
 	err := o.eachPod(ctx, func(p *corev1.Pod) {
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if finished(p) {
 			return
 		}
 		w.Pods = append(w.Pods, podOf(p))
@@ -106,6 +107,10 @@ func (o *Observer) workloads(ctx context.Context) (inventory.Workloads, error) {
 	}
 	w.Budgets = budgets.Items
 	return w, nil
+}
+
+func finished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 func podOf(p *corev1.Pod) inventory.Pod {

@@ -405,6 +405,8 @@ func TestPendingPods(t *testing.T) {
 		want   int
 	}{
 		"Waiting":     {reason: "no node had room", pod: pod("a"), want: 1},
+		"Gated":       {reason: "its owner does not want it scheduled yet", pod: pod("a", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "x"}} })},
+		"Finished":    {reason: "a pod that failed before it had a node wants none", pod: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
 		"Bound":       {reason: "has a node", pod: pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "n" })},
 		"Leaving":     {reason: "wants no node any more", pod: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })},
 		"Placeholder": {reason: "castoff's own capacity is no workload", pod: pod("a", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPlaceholder] = "general" })},
