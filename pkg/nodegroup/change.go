@@ -161,14 +161,18 @@ func (c *Client) SetSize(ctx context.Context, g inventory.NodeGroup, min, max, d
 	return awsapi.Wrap(err, "eks:UpdateNodegroupConfig", "EKS managed node group "+g.Name)
 }
 
+// once turns the SDK's own retries off. A call whose answer was lost has had its effect; asked again, Auto Scaling lowers the
+// desired capacity again and then ends instances of its own choice, drained or not.
+func once(o *autoscaling.Options) { o.Retryer = aws.NopRetryer{} }
+
 // EndInstances ends instances of the Auto Scaling group and lowers its desired capacity by their weight, a hundred at a
-// time. It is not idempotent: send only members read after the last change was visible, and after an error read the
-// group again before another attempt.
+// time. It is not idempotent: it is asked once, whatever the answer; send only members read after the last change was
+// visible, and after an error read the group again before another attempt.
 func (c *Client) EndInstances(ctx context.Context, asg string, ids []string) error {
 	for batch := range slices.Chunk(ids, maxEndedInstances) {
 		_, err := c.asg.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
 			AutoScalingGroupName: aws.String(asg), InstanceIds: batch, ShouldDecrementDesiredCapacity: aws.Bool(true),
-		})
+		}, once)
 		if err == nil {
 			continue
 		}

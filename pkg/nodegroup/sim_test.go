@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -597,6 +598,50 @@ func TestEndInstances(t *testing.T) {
 	err = l.port.EndInstances(t.Context(), "memory", before[2:])
 	if err == nil || inventory.ClassOf(err) != inventory.ClassTerminal || !strings.Contains(err.Error(), "min size") {
 		t.Errorf("ending below min gives %v (%s), want a terminal error about the min size", err, inventory.ClassOf(err))
+	}
+}
+
+// TestEndInstancesIsAskedOnce uses the SDK as the operator does, with its own retries: on a lost reply they would lower the
+// desired capacity again, and Auto Scaling would end instances that nobody drained. The known-bad variant is the bare SDK.
+func TestEndInstancesIsAskedOnce(t *testing.T) {
+	end := map[string]struct {
+		reason string
+		call   func(ctx context.Context, asg *autoscaling.Client, l *lab, id string) error
+		want   int
+		left   int32
+	}{
+		"Port": {"castoff's port asks once", func(ctx context.Context, asg *autoscaling.Client, l *lab, id string) error {
+			return New(asg, l.eks, l.ec2, l.iam, "harbor").EndInstances(ctx, "memory", []string{id})
+		}, 1, 1},
+		"KnownBad": {"the bare SDK asks again, and one more instance is lost", func(ctx context.Context, asg *autoscaling.Client, _ *lab, id string) error {
+			_, err := asg.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+				AutoScalingGroupName: aws.String("memory"), InstanceIds: []string{id}, ShouldDecrementDesiredCapacity: aws.Bool(true),
+			})
+			return err
+		}, 2, 0},
+	}
+	for name, tc := range end {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.group(t, "memory", func(in *autoscaling.CreateAutoScalingGroupInput) { in.MinSize = aws.Int32(0) })
+			before := l.list(t)["memory"]
+			l.fault(t, simapi.Fault{Service: "autoscaling", Operation: "TerminateInstanceInAutoScalingGroup", Code: "InternalFailure", Status: 500, After: true, Times: 1})
+			options := l.asg.Options()
+			options.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
+				o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
+			})
+			err := tc.call(t.Context(), autoscaling.New(options), l, before.Instances[0].ID)
+			calls := must[[]simapi.Call](t, "calls")(l.door.Calls(t.Context(), 0))
+			asked := 0
+			for _, c := range calls {
+				if c.Operation == "TerminateInstanceInAutoScalingGroup" {
+					asked++
+				}
+			}
+			if after := l.list(t)["memory"]; asked != tc.want || after.Desired != before.Desired-2+tc.left {
+				t.Errorf("%s: asked %d times, desired %d of %d (%v)", tc.reason, asked, after.Desired, before.Desired, err)
+			}
+		})
 	}
 }
 
