@@ -44,11 +44,18 @@ func budgetNeverAllows(in Input) []inventory.Finding {
 			continue
 		}
 		f := block(CheckBudgetNeverAllows, budgetObject(b), "The budget can never allow an eviction ("+why+"), so "+p.Object()+
-			" could never leave its node. Lower what it asks for, or add a replica.")
+			" could never leave its node. "+remedy(b))
 		f.Pool = p.pool
 		out = append(out, f)
 	}
 	return out
+}
+
+func remedy(b *policyv1.PodDisruptionBudget) string {
+	if b.Spec.MaxUnavailable != nil {
+		return "Raise maxUnavailable to at least 1."
+	}
+	return "Lower minAvailable, or add a replica."
 }
 
 // never says why a budget can never allow an eviction, or nothing if it can.

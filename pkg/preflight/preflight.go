@@ -39,7 +39,7 @@ type check func(Input) []inventory.Finding
 // checks in the order in which they are reported.
 var checks = []check{
 	wrongCluster, autoMode, foreignKarpenter, permissions, nodeRole,
-	noAutoscaler, groupBusy, notCarried,
+	noAutoscaler, homeTainted, groupBusy, notCarried,
 	budgetNeverAllows, twoBudgets, barePods,
 }
 

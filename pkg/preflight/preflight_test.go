@@ -145,7 +145,7 @@ func warns(check, object, pool, message string) inventory.Finding {
 
 func TestRun(t *testing.T) {
 	const (
-		neverZero = "The budget can never allow an eviction (maxUnavailable 0), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica."
+		neverZero = "The budget can never allow an eviction (maxUnavailable 0), so pod/shop/web-1 could never leave its node. Raise maxUnavailable to at least 1."
 		twoOfOne  = "More than one budget selects this pod (poddisruptionbudget/shop/web, poddisruptionbudget/shop/all), and the Eviction API refuses such a pod. Narrow the selector of all but one."
 	)
 	cases := map[string]struct {
@@ -255,7 +255,7 @@ func TestRun(t *testing.T) {
 		"NeverZeroPercent": {
 			reason: "nor does 0%",
 			in:     sound(budgets(budget("web", matching("app", "web"), maxUnavailable(words("0%"))))),
-			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (maxUnavailable 0%), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")},
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (maxUnavailable 0%), so pod/shop/web-1 could never leave its node. Raise maxUnavailable to at least 1.")},
 		},
 		"OnePercentRoundsUp": {
 			reason: "the disruption controller rounds maxUnavailable up, so 1% of 3 is one pod",
@@ -264,17 +264,17 @@ func TestRun(t *testing.T) {
 		"NeverAll": {
 			reason: "as many available as there are pods",
 			in:     sound(budgets(budget("web", matching("app", "web"), minAvailable(number(3))))),
-			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 3 of 3), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")},
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 3 of 3), so pod/shop/web-1 could never leave its node. Lower minAvailable, or add a replica.")},
 		},
 		"NeverRoundedUp": {
 			reason: "67% of 3 rounds up to all three",
 			in:     sound(budgets(budget("web", matching("app", "web"), minAvailable(words("67%"))))),
-			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 67% of 3), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")},
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 67% of 3), so pod/shop/web-1 could never leave its node. Lower minAvailable, or add a replica.")},
 		},
 		"SingleReplica": {
 			reason: "the most common one of all: minAvailable 1 on one replica",
 			in:     sound(budgets(budget("web", matching("app", "web"), minAvailable(number(1)), expecting(1)))),
-			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 1 of 1), so pod/shop/web-1 could never leave its node. Lower what it asks for, or add a replica.")},
+			want:   []inventory.Finding{blocks(CheckBudgetNeverAllows, "poddisruptionbudget/shop/web", "general", "The budget can never allow an eviction (minAvailable 1 of 1), so pod/shop/web-1 could never leave its node. Lower minAvailable, or add a replica.")},
 		},
 		"MinAvailableLeavesRoom": {
 			reason: "two of three lets one go",
