@@ -50,7 +50,7 @@ type Observer struct {
 	// Engine is how the built-in engine is installed; cluster, queue and home are filled in.
 	Engine helm.Engine
 
-	name         string
+	name, home   string // what the memos are about
 	cluster      memo[inventory.Cluster]
 	groups       memo[[]inventory.NodeGroup]
 	interruption memo[inventory.Interruption]

@@ -170,6 +170,10 @@ func (o *Observer) observeEngine(ctx context.Context, w *plan.World) error {
 	if err != nil {
 		return err
 	}
+	if e.Replicas == 0 || w.Home != o.home {
+		o.release.forget() // its Deployment is gone, or is meant to be elsewhere: what was seen of the release may be over
+		o.home = w.Home
+	}
 	r, err := o.release.get(ctx, o.Clock(), func(e inventory.Engine) time.Duration { return freshness(e.ReleaseCurrent && e.CRDsCurrent) },
 		func(ctx context.Context) (inventory.Engine, error) { return o.observeRelease(ctx, *w) })
 	if err != nil {

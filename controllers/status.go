@@ -95,16 +95,25 @@ func (r *Reconciler) report(m *v1alpha1.Migration, results []result) {
 		severity := v1alpha1.SeverityWait
 		if inventory.ClassOf(res.err) == inventory.ClassTerminal {
 			severity = v1alpha1.SeverityBlock
-			r.setCondition(m, metav1.Condition{
-				Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonActionFailed,
-				ObservedGeneration: m.Generation, Message: cut(res.err.Error(), maxCondition),
-			})
+			r.stall(m, res.err)
 		}
 		b := v1alpha1.Blocker{Severity: severity, Reason: v1alpha1.ReasonActionFailed, Object: actionName(res.action), Message: res.err.Error()}
 		m.Status.Blockers = bounded(append([]v1alpha1.Blocker{b}, m.Status.Blockers...))
 	}
 	r.datePassBlockers(m)
 	m.Status.BlockedBy = summary(m.Status.Blockers)
+}
+
+// stall says that a human has to act: in all three conditions, so that none tells of work that goes on.
+func (r *Reconciler) stall(m *v1alpha1.Migration, err error) {
+	for _, c := range []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse},
+		{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionFalse},
+		{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue},
+	} {
+		c.Reason, c.ObservedGeneration, c.Message = v1alpha1.ReasonActionFailed, m.Generation, cut(err.Error(), maxCondition)
+		r.setCondition(m, c)
+	}
 }
 
 // datePassBlockers gives a first-seen time to what the planner has not dated.

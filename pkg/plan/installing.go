@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -83,7 +84,7 @@ func installEngine(o *outcome, l look) {
 		o.wait("ReleaseNotCurrent", "release/karpenter", "The engine's Helm release is "+string(e.Release)+". "+e.ReleaseMessage)
 		o.act(InstallEngine{})
 	case e.ReadyReplicas < e.Replicas || e.Replicas == 0:
-		o.wait("EngineNotReady", "deployment/karpenter", e.DeploymentMessage)
+		o.wait("EngineNotReady", "deployment/karpenter", cmp.Or(e.DeploymentMessage, "The engine's Deployment is not there, or asks for no pod."))
 	}
 }
 

@@ -80,7 +80,7 @@ func estimate(l look, pools []v1alpha1.PoolStatus) time.Time {
 		}
 	}
 	gone := total - left
-	if began.IsZero() || gone <= 0 || soaks == 0 {
+	if l.m.Spec.Paused || began.IsZero() || gone <= 0 || soaks == 0 {
 		return time.Time{}
 	}
 	pace := l.now.Sub(began) / time.Duration(gone)
