@@ -222,7 +222,7 @@ func TestStatusOfAThousandNodesIsSmall(t *testing.T) {
 }
 
 // fullStatus is what 1,000 nodes in 60 groups and 20 pools can make of a status: every list as long as castoff lets it grow,
-// names as long as eksctl makes them, messages that name three objects, and a ledger that ends 100 instances in each of five groups.
+// names as long as eksctl makes them, messages that name three objects, and a ledger that ends 50 instances in each of five groups.
 func fullStatus() v1alpha1.MigrationStatus {
 	name := func(kind string, i int) string { return fmt.Sprintf("%s-%02d-%s", kind, i, strings.Repeat("x", 40)) }
 	message := strings.Repeat("pod/namespace/name waits. ", 20) // 520 bytes
@@ -256,7 +256,7 @@ func fullStatus() v1alpha1.MigrationStatus {
 func operation(i int, id string) v1alpha1.Operation {
 	o := v1alpha1.Operation{ID: id, Detail: "min=0 max=50 desired=50", Attempts: 3, StartTime: &when, DoneTime: &when, Error: strings.Repeat("e", 200)}
 	if i < 5 {
-		o.Detail = strings.TrimSuffix(strings.Repeat("i-0123456789abcdef0 ", 100), " ")
+		o.Detail = strings.TrimSuffix(strings.Repeat("i-0123456789abcdef0 ", 50), " ")
 	}
 	return o
 }

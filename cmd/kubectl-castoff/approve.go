@@ -46,6 +46,11 @@ Start lets castoff write for the first time; HandOver lets it stop Cluster Autos
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Migration %s (%s), step %s:\n  %s\n", m.Name, m.Spec.ClusterName, step, consequences[step])
+			for _, b := range m.Status.Blockers {
+				if b.Severity == v1alpha1.SeverityBlock && b.Reason != v1alpha1.ReasonAwaitingApproval {
+					fmt.Fprintf(cmd.OutOrStdout(), "Blocked now, and starts as soon as that is mended: %s %s: %s\n", b.Reason, b.Object, b.Message)
+				}
+			}
 			if !yes && !confirmed(cmd.InOrStdin(), cmd.OutOrStdout()) {
 				return fmt.Errorf("not approved: nothing was changed")
 			}
