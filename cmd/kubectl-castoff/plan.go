@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -161,7 +162,7 @@ func print(out io.Writer, format, cluster string, w plan.World) error {
 		if w.Cluster.Name == "" { // the policy names the cluster's ARN
 			return fmt.Errorf("no IAM policy without the cluster: %s", strings.TrimSpace(preflight.Text(w.Findings)))
 		}
-		b = []byte(identity.Policy(w.Cluster) + "\n")
+		b, err = indented(identity.Policy(w.Cluster))
 	case "json":
 		b, err = json.MarshalIndent(documentOf(cluster, w), "", "  ")
 	case "yaml":
@@ -251,4 +252,14 @@ func orNone(s string) string {
 		return "none"
 	}
 	return s
+}
+
+// indented is a JSON document as people read it; AWS does not count the white space.
+func indented(document string) ([]byte, error) {
+	var b bytes.Buffer
+	if err := json.Indent(&b, []byte(document), "", "  "); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
 }

@@ -40,7 +40,7 @@ func (s *Scene) play(ctx context.Context, reportPath string) error {
 	if writeErr := writeReport(reportPath, report); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
-	s.show(report, reportPath)
+	s.show(report, reportPath, errors.Is(context.Cause(ctx), context.Canceled))
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Scene) play(ctx context.Context, reportPath string) error {
 	return nil
 }
 
-func (s *Scene) show(report watcher.Report, path string) {
+func (s *Scene) show(report watcher.Report, path string, stopped bool) {
 	out := s.options.Out
 	_, _ = fmt.Fprintf(out, "\nThe report, from the audit log, the simulator's call log and an independent watcher (%s):\n\n%s\n", path, report.Summary())
 	for _, usage := range s.Lab.Runner.Usage() {
@@ -58,7 +58,11 @@ func (s *Scene) show(report watcher.Report, path string) {
 	}
 	_, _ = fmt.Fprintln(out)
 	violations := report.Violations()
-	if len(violations) == 0 {
+	switch {
+	case stopped:
+		_, _ = fmt.Fprintln(out, "Stopped before the end: these are the figures so far, and no verdict.")
+		return
+	case len(violations) == 0:
 		_, _ = fmt.Fprintln(out, "Every promise was kept.")
 		return
 	}
@@ -91,7 +95,7 @@ func (s *Scene) invite(err error) {
 The lab stays up until Ctrl-C.
 
   export KUBECONFIG=%s
-  export AWS_ENDPOINT_URL=%s AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=you AWS_SECRET_ACCESS_KEY=any
+  export AWS_ENDPOINT_URL=%s AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=you AWS_SECRET_ACCESS_KEY=any
 
 Try:
   kubectl get migrations; kubectl describe migration harbor
