@@ -79,7 +79,7 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 	case plan.EnsureInterruption:
 		err = p.Interruption.Ensure(ctx, w.Cluster)
 	case plan.EnsureIdentity:
-		err = p.Identity.Ensure(ctx, w.Cluster, extraPolicies(w))
+		err = p.Identity.Ensure(ctx, w.Cluster, w.NodePolicies)
 	case plan.DisablePolicies:
 		err = p.NodeGroups.DisablePolicies(ctx, a.Group, a.Names)
 	case plan.DeleteScheduledActions:

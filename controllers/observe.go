@@ -57,6 +57,7 @@ type Observer struct {
 	identity     memo[inventory.Identity]
 	release      memo[inventory.Engine]
 	permissions  memo[[]inventory.Permission]
+	policies     memo[[]string]
 	snapshots    snapshotCache
 }
 
@@ -72,6 +73,7 @@ func (o *Observer) turnTo(cluster string) {
 	o.identity.forget()
 	o.release.forget()
 	o.permissions.forget()
+	o.policies.forget()
 }
 
 // forget makes the next look ask again about what these actions may have changed.
@@ -227,7 +229,10 @@ func groupsOf(p inventory.Pool, groups []inventory.NodeGroup) []inventory.NodeGr
 // observeMore reads what depends on the pools: identities, the engine, and what plan.NeedsOf asks for.
 func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *plan.World, findings []inventory.Finding) error {
 	var err error
-	if w.Identity, err = o.observeIdentity(ctx, w.Cluster, extraPolicies(*w)); err != nil {
+	if w.NodePolicies, err = o.nodePolicies(ctx, *w); err != nil {
+		return err
+	}
+	if w.Identity, err = o.observeIdentity(ctx, w.Cluster, w.NodePolicies); err != nil {
 		return err
 	}
 	if err := o.observeEngine(ctx, w); err != nil {

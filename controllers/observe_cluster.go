@@ -233,6 +233,36 @@ func releaseState(s helm.State) (inventory.ReleaseState, string, bool) {
 	return inventory.ReleaseFailed, s.Reason, false
 }
 
-// extraPolicies are what the old node roles carry beyond the usual: pods may live off them. Without the policies' names in the
-// inventory there is nothing to add.
-func extraPolicies(plan.World) []string { return nil }
+// nodePolicies are the managed policies of the roles that the migrating groups' nodes have: pods that use the node's own
+// credentials live off them. Inline policies are not copied.
+func (o *Observer) nodePolicies(ctx context.Context, w plan.World) ([]string, error) {
+	return o.policies.get(ctx, o.Clock(), always[[]string](settledFresh), func(ctx context.Context) ([]string, error) {
+		var all []string
+		for _, role := range nodeRoles(w) {
+			attached, err := o.Ports.Identity.AttachedPolicies(ctx, role)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, attached...)
+		}
+		slices.Sort(all)
+		return slices.Compact(all), nil
+	})
+}
+
+func nodeRoles(w plan.World) []string {
+	var roles []string
+	for _, p := range w.Pools {
+		for _, g := range groupsOf(p, w.Groups) {
+			role := g.LaunchTemplate.Role
+			if g.Managed != nil {
+				role = g.Managed.NodeRole
+			}
+			if role != "" {
+				roles = append(roles, role)
+			}
+		}
+	}
+	slices.Sort(roles)
+	return slices.Compact(roles)
+}

@@ -48,6 +48,7 @@ type Identity interface {
 	Observe(ctx context.Context, c inventory.Cluster, extraNodePolicies []string) (inventory.Identity, error)
 	Ensure(ctx context.Context, c inventory.Cluster, extraNodePolicies []string) error
 	Check(ctx context.Context, c inventory.Cluster) ([]inventory.Permission, error)
+	AttachedPolicies(ctx context.Context, role string) ([]string, error)
 }
 
 // Autoscalers is pkg/autoscaler: the Cluster Autoscalers of the cluster.

@@ -58,6 +58,7 @@ type world struct {
 	writes     int // effects so far, of every port and of the status
 	hook       func(name string, after bool) error
 	calls      map[string]int
+	policies   map[string][]string // managed policies by role
 }
 
 // frame is the groups at a moment.
@@ -415,6 +416,10 @@ func (p identityPort) Observe(context.Context, inventory.Cluster, []string) (inv
 
 func (p identityPort) Ensure(context.Context, inventory.Cluster, []string) error {
 	return p.w.change("EnsureIdentity", func() error { p.w.identity.Ready = true; return nil })
+}
+
+func (p identityPort) AttachedPolicies(_ context.Context, role string) ([]string, error) {
+	return p.w.policies[role], nil
 }
 
 func (p identityPort) Check(context.Context, inventory.Cluster) ([]inventory.Permission, error) {

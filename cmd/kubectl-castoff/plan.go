@@ -162,7 +162,7 @@ func print(out io.Writer, format, cluster string, w plan.World) error {
 		if w.Cluster.Name == "" { // the policy names the cluster's ARN
 			return fmt.Errorf("no IAM policy without the cluster: %s", strings.TrimSpace(preflight.Text(w.Findings)))
 		}
-		b, err = indented(identity.Policy(w.Cluster))
+		b, err = indented(identity.Policy(w.Cluster, w.NodePolicies...))
 	case "json":
 		b, err = json.MarshalIndent(documentOf(cluster, w), "", "  ")
 	case "yaml":

@@ -31,6 +31,9 @@ type World struct {
 	// Findings of the preflight; only looked for when Needs asks.
 	Findings []inventory.Finding
 
+	// NodePolicies are the managed policies of the old nodes' roles, by ARN: Karpenter's nodes get them too.
+	NodePolicies []string
+
 	// Drains holds what is left on the nodes that Needs asked about, by node name.
 	Drains map[string]inventory.DrainState
 	// PendingPods is how many pods no node has room for.
