@@ -40,7 +40,7 @@ func newDemoCommand() *cobra.Command {
 	flags.StringVar(&options.Lab.BinDir, "bin", "bin", "folder of the binaries that make build-lab makes")
 	flags.StringVar(&options.Lab.Dir, "dir", ".lab", "folder for state and logs; an earlier lab's state in it is removed")
 	flags.DurationVar(&options.Lab.SimulatorLag, "lag", time.Second, "for how long AWS reads stay behind writes")
-	flags.DurationVar(&options.Lab.BootDelay, "boot-delay", 5*time.Second, "from an instance's running to its node joining")
+	flags.DurationVar(&options.Lab.BootDelay, "boot-delay", 3*time.Second, "from an instance's running to its node joining")
 	flags.StringVar(&options.Chart, "chart", "charts/castoff", "folder of castoff's chart")
 	flags.StringVar(&report, "report", "bin/demo-report.json", "file for the report")
 	flags.DurationVar(&timeout, "timeout", 15*time.Minute, "for everything")
