@@ -48,5 +48,4 @@ const (
 	ReasonHandingOver             = "HandingOver"
 	ReasonTwoScalers              = "TwoScalers"
 	ReasonInstalled               = "Installed"
-	ReasonInvalidSpec             = "InvalidSpec"
 )
