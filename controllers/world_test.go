@@ -564,7 +564,7 @@ func (p drainerPort) Fence(ctx context.Context, node, pool string) error {
 		return p.w.patchNode(ctx, node, func(n *corev1.Node) {
 			n.Labels[v1alpha1.LabelPool], n.Labels[v1alpha1.LabelScaler] = pool, v1alpha1.ScalerKarpenter
 			n.Spec.Unschedulable = true
-			n.Annotations[v1alpha1.AnnotationCordonedBy] = v1alpha1.CordonedByCastoff
+			n.Annotations[v1alpha1.AnnotationCordonedBy] = v1alpha1.ByCastoff
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintLegacy, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule})
 		})
 	})

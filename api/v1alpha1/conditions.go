@@ -48,4 +48,8 @@ const (
 	ReasonHandingOver             = "HandingOver"
 	ReasonTwoScalers              = "TwoScalers"
 	ReasonInstalled               = "Installed"
+	ReasonRollingBack             = "RollingBack"
+	ReasonRolledBack              = "RolledBack"
+	ReasonDeleted                 = "Deleted"
+	ReasonNodesNotReady           = "NodesNotReady"
 )

@@ -52,9 +52,15 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][A-Za-z0-9_-]*$`
 	ClusterName string `json:"clusterName,omitempty"`
-	// paused stops every change at once: no new eviction, no AWS call that writes. False again goes on from where the world is.
+	// paused stops the migration: no new eviction from the moment it is seen, and then it comes to rest as onPause says. False
+	// again goes on from where the world is.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+	// onPause says where a paused migration comes to rest. Settle: undrained nodes go back in service, and every pool keeps the
+	// scaler it has; before the hand-over everything done is undone. RollBack: everything goes back to Cluster Autoscaler.
+	// +optional
+	// +kubebuilder:default=Settle
+	OnPause OnPause `json:"onPause,omitempty"`
 	// approval Manual stops after Assessing and before each hand-over until the step is in approvedSteps.
 	// +optional
 	// +kubebuilder:default=Automatic
@@ -93,6 +99,16 @@ type MigrationSpec struct {
 	Decommission Decommission `json:"decommission,omitzero"`
 }
 
+// OnPause says where a paused migration comes to rest.
+// +kubebuilder:validation:Enum=Settle;RollBack
+type OnPause string
+
+// Where a paused migration comes to rest.
+const (
+	OnPauseSettle   OnPause = "Settle"
+	OnPauseRollBack OnPause = "RollBack"
+)
+
 // ApprovalMode says whether castoff waits for a human.
 // +kubebuilder:validation:Enum=Automatic;Manual
 type ApprovalMode string
@@ -103,8 +119,8 @@ const (
 	ApprovalManual    ApprovalMode = "Manual"
 )
 
-// ApprovalStep is a step that waits for approval in Manual mode.
-// +kubebuilder:validation:Enum=Start;HandOver
+// ApprovalStep is a step that waits for approval: in Manual mode, and Delete always.
+// +kubebuilder:validation:Enum=Start;HandOver;Delete
 type ApprovalStep string
 
 // The steps that can be approved, in order.
@@ -113,6 +129,8 @@ const (
 	ApproveStart ApprovalStep = "Start"
 	// ApproveHandOver lets castoff stop Cluster Autoscaler.
 	ApproveHandOver ApprovalStep = "HandOver"
+	// ApproveDelete lets castoff delete what decommission says, after its retention. It ends the way back, so it is always asked for.
+	ApproveDelete ApprovalStep = "Delete"
 )
 
 // Home is the capacity that stays.
@@ -224,21 +242,34 @@ type ProvisionerSource string
 // SourceBuiltIn is the Karpenter that is part of castoff.
 const SourceBuiltIn ProvisionerSource = "BuiltIn"
 
-// Decommission says what becomes of what is left.
+// Decommission says what becomes of what is left once the migration is Completed.
 type Decommission struct {
-	// mode ScaleToZero leaves the node groups, empty, for the way back.
+	// mode ScaleToZero leaves the node groups, empty, for the way back. Delete deletes them with their scaling policies, after
+	// retentionSeconds and only when the step Delete is approved; a group that Terraform, CloudFormation or eksctl owns never.
 	// +optional
 	// +kubebuilder:default=ScaleToZero
 	Mode DecommissionMode `json:"mode,omitempty"`
-	// clusterAutoscaler ScaleToZero leaves its Deployment at zero replicas.
+	// retentionSeconds is how long after completion the way back stays open before anything is deleted.
+	// +optional
+	// +kubebuilder:default=86400
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	RetentionSeconds *int32 `json:"retentionSeconds,omitempty"`
+	// clusterAutoscaler ScaleToZero leaves its Deployment at zero replicas. Delete deletes it with its Lease, and
+	// node-termination-handler, under the conditions of mode Delete.
 	// +optional
 	// +kubebuilder:default=ScaleToZero
 	ClusterAutoscaler DecommissionMode `json:"clusterAutoscaler,omitempty"`
 }
 
 // DecommissionMode says how a thing is retired.
-// +kubebuilder:validation:Enum=ScaleToZero
+// +kubebuilder:validation:Enum=ScaleToZero;Delete
 type DecommissionMode string
 
-// DecommissionScaleToZero keeps the thing at size zero.
-const DecommissionScaleToZero DecommissionMode = "ScaleToZero"
+// How a thing is retired.
+const (
+	// DecommissionScaleToZero keeps the thing at size zero.
+	DecommissionScaleToZero DecommissionMode = "ScaleToZero"
+	// DecommissionDelete deletes it, after retention and approval.
+	DecommissionDelete DecommissionMode = "Delete"
+)

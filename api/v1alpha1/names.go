@@ -22,6 +22,16 @@ const (
 	AnnotationCordonedBy = "castoff.sh/cordoned-by"
 	// AnnotationDraining says that castoff began to drain the node; its value is the RFC 3339 time.
 	AnnotationDraining = "castoff.sh/draining-since"
+	// AnnotationExcludedBy says that castoff took the node out of load balancers (node.kubernetes.io/exclude-from-external-load-balancers).
+	AnnotationExcludedBy = "castoff.sh/excluded-by"
+	// AnnotationRestoredFrom on a node that came back for the way back names the recorded node whose labels, taints and cordon it got.
+	AnnotationRestoredFrom = "castoff.sh/restored-from"
+	// AnnotationHeldBy says that castoff keeps Cluster Autoscaler from removing the node (AnnotationScaleDownDisabled) until its
+	// pods are back.
+	AnnotationHeldBy = "castoff.sh/held-by"
+	// AnnotationScaleDownDisabled is Cluster Autoscaler's own (its FAQ, "How can I prevent Cluster Autoscaler from scaling down a
+	// particular node?").
+	AnnotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 	// AnnotationCanaryPassed on an EC2NodeClass holds the hash of the spec that passed the canary.
 	AnnotationCanaryPassed = "castoff.sh/canary-passed"
 
@@ -32,8 +42,8 @@ const (
 
 	// ScalerKarpenter is the value of LabelScaler.
 	ScalerKarpenter = "karpenter"
-	// CordonedByCastoff is the value of AnnotationCordonedBy.
-	CordonedByCastoff = "castoff"
+	// ByCastoff is the value of AnnotationCordonedBy, AnnotationExcludedBy and AnnotationHeldBy.
+	ByCastoff = "castoff"
 	// TagManagedBy is the AWS tag on what castoff made; its value is TagManagedByValue. What lacks it is adopted, never deleted.
 	TagManagedBy = "castoff.sh/managed-by"
 	// TagManagedByValue is the value of TagManagedBy.
@@ -46,3 +56,6 @@ const AnnotationTargetHash = "castoff.sh/target-hash"
 
 // LeaseIdentity is the holder castoff writes into Cluster Autoscaler's leader-election Lease.
 const LeaseIdentity = "castoff"
+
+// Finalizer on a Migration from its snapshot on: deleted, it first comes to rest as a paused one does.
+const Finalizer = "castoff.sh/rest"

@@ -1,10 +1,10 @@
 package v1alpha1
 
 // Phase is how far a migration has come. It is output only: derived from the world at every look, never read back.
-// +kubebuilder:validation:Enum=Assessing;AwaitingApproval;Preparing;Installing;HandingOver;Shifting;Completed;Paused
+// +kubebuilder:validation:Enum=Assessing;AwaitingApproval;Preparing;Installing;HandingOver;Shifting;Completed;Paused;RollingBack;RolledBack
 type Phase string
 
-// The phases, in order; Paused is beside it.
+// The phases of the way forward, in order; the last three are where spec.paused leads.
 const (
 	// PhaseAssessing reads only: inventory, translation, preflight, plan.
 	PhaseAssessing Phase = "Assessing"
@@ -20,8 +20,12 @@ const (
 	PhaseShifting Phase = "Shifting"
 	// PhaseCompleted is the end: every pool at its end size and soaked.
 	PhaseCompleted Phase = "Completed"
-	// PhasePaused does nothing until spec.paused is false again.
+	// PhasePaused is at rest, or on its way there: undrained nodes are back in service, and every pool has one scaler.
 	PhasePaused Phase = "Paused"
+	// PhaseRollingBack brings everything back to Cluster Autoscaler.
+	PhaseRollingBack Phase = "RollingBack"
+	// PhaseRolledBack is the end of the way back: as the snapshot says, and without Karpenter.
+	PhaseRolledBack Phase = "RolledBack"
 )
 
 // PoolPhase is how far one pool has come.

@@ -278,7 +278,7 @@ func TestStripLeftovers(t *testing.T) {
 	toBeDeleted := taint(taintToBeDeleted, corev1.TaintEffectNoSchedule)
 	candidate := taint(taintCandidate, corev1.TaintEffectPreferNoSchedule)
 	dedicated := taint("dedicated", corev1.TaintEffectNoSchedule)
-	ourCordon := map[string]string{v1alpha1.AnnotationCordonedBy: v1alpha1.CordonedByCastoff}
+	ourCordon := map[string]string{v1alpha1.AnnotationCordonedBy: v1alpha1.ByCastoff}
 	tests := map[string]struct {
 		reason        string
 		taints        []corev1.Taint

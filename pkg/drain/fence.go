@@ -36,7 +36,7 @@ func (d *Drainer) Fence(ctx context.Context, node, pool string) error {
 		n.Labels = with(n.Labels, v1alpha1.LabelScaler, v1alpha1.ScalerKarpenter)
 		if !n.Spec.Unschedulable {
 			n.Spec.Unschedulable = true
-			n.Annotations = with(n.Annotations, v1alpha1.AnnotationCordonedBy, v1alpha1.CordonedByCastoff)
+			n.Annotations = with(n.Annotations, v1alpha1.AnnotationCordonedBy, v1alpha1.ByCastoff)
 		}
 		effect := corev1.TaintEffectPreferNoSchedule
 		if n.Annotations[v1alpha1.AnnotationDraining] != "" {

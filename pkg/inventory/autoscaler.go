@@ -36,7 +36,26 @@ type Autoscaler struct {
 	// Groups are the Auto Scaling groups that its status ConfigMap lists, and StatusTime when it was written.
 	Groups     []string  `json:"groups,omitempty"`
 	StatusTime time.Time `json:"statusTime,omitzero"`
+	// HPA is the HorizontalPodAutoscaler that scales the Deployment, if one does; it rests while replicas is 0 (Kubernetes,
+	// "Horizontal Pod Autoscaling", implicit maintenance-mode deactivation).
+	HPA *HorizontalAutoscaler `json:"hpa,omitempty"`
 	// Owner names who would put the Deployment back: "Argo CD application x", "Helm release y", or empty.
+	Owner string `json:"owner,omitempty"`
+}
+
+// HorizontalAutoscaler is a HorizontalPodAutoscaler as far as it sets replicas.
+type HorizontalAutoscaler struct {
+	Name string `json:"name"`
+	Min  int32  `json:"min"`
+	Max  int32  `json:"max"`
+}
+
+// TerminationHandler is an aws-node-termination-handler, which Karpenter's interruption queue replaces.
+type TerminationHandler struct {
+	Kind     string               `json:"kind"` // DaemonSet or Deployment
+	Workload types.NamespacedName `json:"workload"`
+	UID      types.UID            `json:"uid,omitempty"`
+	// Owner names who would put it back: "Argo CD application x", "Helm release y", or empty.
 	Owner string `json:"owner,omitempty"`
 }
 

@@ -17,6 +17,8 @@ type Engine struct {
 	ReleaseCurrent bool `json:"releaseCurrent"`
 	// CRDsCurrent says that every CRD is there in the version castoff brings, and established.
 	CRDsCurrent bool `json:"crdsCurrent"`
+	// CRDs says that one of Karpenter's CRDs that castoff made is there, in whatever version.
+	CRDs bool `json:"crds"`
 	// CRDForeign names a CRD that belongs to somebody else, and its owner.
 	CRDForeign string `json:"crdForeign,omitempty"`
 	// ReadyReplicas of the engine's Deployment, and Replicas asked for.
@@ -85,6 +87,8 @@ type Interruption struct {
 	Conflict string `json:"conflict,omitempty"`
 	// Missing lists what has still to be made.
 	Missing []string `json:"missing,omitempty"`
+	// Made lists what is there and castoff made: what Remove would take away.
+	Made []string `json:"made,omitempty"`
 }
 
 // Identity is the IAM side: roles, Pod Identity, access entry.
@@ -98,6 +102,8 @@ type Identity struct {
 	// Conflict says what is there under that name and does not fit.
 	Conflict string   `json:"conflict,omitempty"`
 	Missing  []string `json:"missing,omitempty"`
+	// Made lists what is there and castoff made: what Remove would take away.
+	Made []string `json:"made,omitempty"`
 }
 
 // Permission is one AWS action that castoff needs, and whether it may.

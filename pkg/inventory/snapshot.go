@@ -21,9 +21,19 @@ type Snapshot struct {
 	Autoscalers []Autoscaler `json:"autoscalers,omitempty"`
 	// PendingPods is how many pods no node had room for before castoff did anything.
 	PendingPods int `json:"pendingPods"`
+	// Before says what of Karpenter was there already: it stays on the way back.
+	Before Before `json:"before"`
 	// Groups are kept one Secret each; Digests name them in the index.
 	Groups  []GroupSnapshot   `json:"-"`
 	Digests map[string]string `json:"digests"`
+}
+
+// Before is what of Karpenter was there when the snapshot was taken.
+type Before struct {
+	Release      bool `json:"release,omitempty"`
+	CRDs         bool `json:"crds,omitempty"`
+	Interruption bool `json:"interruption,omitempty"`
+	Identity     bool `json:"identity,omitempty"`
 }
 
 // Pool is one or more node groups that become one NodePool.
