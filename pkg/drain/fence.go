@@ -19,6 +19,10 @@ import (
 // taintValue is the value of TaintLegacy. Cluster Autoscaler's node templates need one, so the taint always has it.
 const taintValue = "true"
 
+// excludeValue is the value with which castoff takes a node out of load balancers. The key alone counts (Kubernetes, "Well-Known
+// Labels"), so another value says that somebody else has set it since.
+const excludeValue = "true"
+
 // Mark notes on the node which pool it belongs to, by an annotation alone: labels, taints and cordons would make a Cluster
 // Autoscaler that still manages the group scale it. A node that is gone needs no mark.
 func (d *Drainer) Mark(ctx context.Context, node, pool string) error {
@@ -34,10 +38,7 @@ func (d *Drainer) Fence(ctx context.Context, node, pool string) error {
 	return d.patch(ctx, node, func(n *corev1.Node) {
 		n.Labels = with(n.Labels, v1alpha1.LabelPool, pool)
 		n.Labels = with(n.Labels, v1alpha1.LabelScaler, v1alpha1.ScalerKarpenter)
-		if !n.Spec.Unschedulable {
-			n.Spec.Unschedulable = true
-			n.Annotations = with(n.Annotations, v1alpha1.AnnotationCordonedBy, v1alpha1.ByCastoff)
-		}
+		cordon(n)
 		effect := corev1.TaintEffectPreferNoSchedule
 		if n.Annotations[v1alpha1.AnnotationDraining] != "" {
 			effect = corev1.TaintEffectNoSchedule // a node that is drained is fenced harder, and stays so
@@ -46,15 +47,31 @@ func (d *Drainer) Fence(ctx context.Context, node, pool string) error {
 	})
 }
 
+// Cordon keeps new pods off one of Karpenter's nodes on the way back, before Begin opens its drain. A cordon that is somebody
+// else's stays so. A node that is gone needs none.
+func (d *Drainer) Cordon(ctx context.Context, node string) error {
+	return d.patch(ctx, node, cordon)
+}
+
+// cordon says that it was castoff, for Release to know; a cordon that is there is left to whoever set it.
+func cordon(n *corev1.Node) {
+	if !n.Spec.Unschedulable {
+		n.Spec.Unschedulable = true
+		n.Annotations = with(n.Annotations, v1alpha1.AnnotationCordonedBy, v1alpha1.ByCastoff)
+	}
+}
+
 // Begin opens the node's drain: Pass refuses to evict before it. From here on even pods that tolerate a cordon stay away, and
-// load balancers stop sending traffic before the pods go. The time of the first call is kept.
+// load balancers stop sending traffic before the pods go. The time of the first call is kept, and so is an exclusion from load
+// balancers that is somebody else's.
 func (d *Drainer) Begin(ctx context.Context, node string) error {
 	return d.patch(ctx, node, func(n *corev1.Node) {
 		if n.Annotations[v1alpha1.AnnotationDraining] == "" {
 			n.Annotations = with(n.Annotations, v1alpha1.AnnotationDraining, d.clock().UTC().Format(time.RFC3339))
 		}
 		if _, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]; !excluded {
-			n.Labels = with(n.Labels, corev1.LabelNodeExcludeBalancers, "true")
+			n.Labels = with(n.Labels, corev1.LabelNodeExcludeBalancers, excludeValue)
+			n.Annotations = with(n.Annotations, v1alpha1.AnnotationExcludedBy, v1alpha1.ByCastoff)
 		}
 		n.Spec.Taints = withLegacyTaint(n.Spec.Taints, corev1.TaintEffectNoSchedule)
 	})

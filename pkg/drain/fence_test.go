@@ -59,7 +59,7 @@ var (
 	}
 	begun = shape{
 		Labels:        with(fenceLabels, corev1.LabelNodeExcludeBalancers, "true"),
-		Annotations:   with(fenced.Annotations, "castoff.sh/draining-since", "2026-05-04T03:02:01Z"),
+		Annotations:   with(with(fenced.Annotations, "castoff.sh/draining-since", "2026-05-04T03:02:01Z"), "castoff.sh/excluded-by", "castoff"),
 		Taints:        []corev1.Taint{hardTaint},
 		Unschedulable: true,
 	}
