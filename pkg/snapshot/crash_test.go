@@ -58,7 +58,7 @@ func indexFirst(ctx context.Context, s *Store, name string, snapshot *inventory.
 	index, digests := *snapshot, map[string]string{}
 	var groups []*corev1.Secret
 	for _, group := range snapshot.Groups {
-		body, digest, err := encode(group)
+		body, digest, err := encode(fold(group))
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func TestTheCrashTestFindsAKnownBadSave(t *testing.T) {
 		problems = append(problems, crashed(t, indexFirst, writes, false))
 	}
 	if !slices.ContainsFunc(problems, func(err error) bool {
-		_, found := errors.AsType[*DigestError](err)
+		_, found := errors.AsType[*MissingError](err)
 		return found
 	}) {
 		t.Errorf("an index that names what is missing was not noticed: %v", problems)

@@ -8,10 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 const (
@@ -24,6 +28,48 @@ const (
 	// readLimit bounds what is unpacked; a group of a thousand nodes is under 4 MiB.
 	readLimit = 64 << 20
 )
+
+// document is a node group as its Secret has it. The labels that all of its nodes have are most of the text, and said once.
+type document struct {
+	CommonLabels map[string]string `json:"commonLabels,omitempty"`
+	inventory.GroupSnapshot
+}
+
+// fold moves the labels that all nodes have out of them.
+func fold(g inventory.GroupSnapshot) document {
+	if len(g.Nodes) < 2 {
+		return document{GroupSnapshot: g}
+	}
+	common := maps.Clone(g.Nodes[0].Labels)
+	for _, node := range g.Nodes[1:] {
+		maps.DeleteFunc(common, func(key, value string) bool {
+			other, ok := node.Labels[key]
+			return !ok || other != value
+		})
+	}
+	g.Nodes = slices.Clone(g.Nodes)
+	for i := range g.Nodes {
+		g.Nodes[i].Labels = maps.Clone(g.Nodes[i].Labels)
+		maps.DeleteFunc(g.Nodes[i].Labels, func(key, _ string) bool {
+			_, ok := common[key]
+			return ok
+		})
+	}
+	return document{CommonLabels: common, GroupSnapshot: g}
+}
+
+// unfold gives every node its labels back. It owns the document.
+func (d document) unfold() inventory.GroupSnapshot {
+	for i := range d.Nodes {
+		labels := maps.Clone(d.CommonLabels)
+		if labels == nil {
+			continue
+		}
+		maps.Copy(labels, d.Nodes[i].Labels)
+		d.Nodes[i].Labels = labels
+	}
+	return d.GroupSnapshot
+}
 
 // encode gives the YAML of a document and its digest. The digest is of what people read, packed or not.
 func encode(document any) (text []byte, digest string, err error) {

@@ -41,7 +41,7 @@ func (s *Store) Save(ctx context.Context, name string, snapshot *inventory.Snaps
 	index.Digests = map[string]string{}
 	groups := make([]*corev1.Secret, 0, len(snapshot.Groups))
 	for _, group := range snapshot.Groups {
-		body, digest, err := encode(group)
+		body, digest, err := encode(fold(group))
 		if err != nil {
 			return "", fmt.Errorf("node group %s: %w", group.Group.Name, err)
 		}
@@ -76,8 +76,8 @@ func (s *Store) write(ctx context.Context, index *corev1.Secret, groups []*corev
 		return s.compare(existing, index)
 	}
 	for _, group := range groups {
-		if err := s.client.Create(ctx, group); err != nil && !apierrors.IsAlreadyExists(err) {
-			return wrap(err, "create", s.path(group.Name))
+		if err := s.writeGroup(ctx, group); err != nil {
+			return err
 		}
 	}
 	err = s.client.Create(ctx, index.DeepCopy())
@@ -90,14 +90,34 @@ func (s *Store) write(ctx context.Context, index *corev1.Secret, groups []*corev
 	return s.sweep(ctx, index, groups)
 }
 
+// writeGroup creates a group's Secret. One that is there already was written before a crash, or by a second leader that saw
+// the same; anything else would be found too late, when it is needed.
+func (s *Store) writeGroup(ctx context.Context, group *corev1.Secret) error {
+	err := s.client.Create(ctx, group.DeepCopy())
+	if !apierrors.IsAlreadyExists(err) {
+		return wrap(err, "create", s.path(group.Name))
+	}
+	existing, err := s.get(ctx, group.Name)
+	if err != nil {
+		return err
+	}
+	if existing == nil || !same(existing.Data, group.Data) {
+		return inventory.Terminal(&ForeignError{Secret: s.path(group.Name)})
+	}
+	return s.trust(existing)
+}
+
 // compare says whether the index that is there already is the one that was to be written.
 func (s *Store) compare(existing, index *corev1.Secret) error {
+	if !ours(existing) {
+		return inventory.Terminal(&ForeignError{Secret: s.path(existing.Name)})
+	}
 	if same(existing.Data, index.Data) {
-		return nil
+		return s.trust(existing)
 	}
 	there, err := text(existing, indexKey)
 	if err != nil {
-		return inventory.Terminal(&FormatError{Secret: s.path(existing.Name), Reason: "it holds no snapshot", Err: err})
+		return inventory.Terminal(&FormatError{Secret: s.path(existing.Name), Err: err})
 	}
 	return &ExistsError{Secret: s.path(existing.Name), SHA256: sum(there)}
 }
@@ -126,21 +146,50 @@ func (s *Store) sweep(ctx context.Context, index *corev1.Secret, groups []*corev
 	return nil
 }
 
-// Load reads a snapshot and the index's digest; nil and "" if there is none. *DigestError and *FormatError (both terminal) mean
-// that it cannot be trusted or read.
+// Digest gives the digest of the index, "" if there is none, for one GET: it tells whether the snapshot still is the one that
+// was taken, for the index names every group by digest. Errors are those of Load.
+func (s *Store) Digest(ctx context.Context, name string) (sha256 string, err error) {
+	secret, err := s.get(ctx, indexName(name))
+	if err != nil || secret == nil {
+		return "", err
+	}
+	body, err := s.read(secret, indexKey)
+	if err != nil {
+		return "", err
+	}
+	return sum(body), s.trust(secret)
+}
+
+// Verify says whether the index is the one of that digest, for one GET. *IndexError means that it is gone or another one; the
+// other errors are those of Load.
+func (s *Store) Verify(ctx context.Context, name, want string) error {
+	got, err := s.Digest(ctx, name)
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return inventory.Terminal(&IndexError{Secret: s.path(indexName(name)), Want: want, Got: got})
+	}
+	return nil
+}
+
+// Load reads a snapshot and the index's digest; nil and "" if there is none. *ForeignError, *FormatError, *VersionError,
+// *MissingError, *DigestError and *MutableError, all terminal, mean that it cannot be read or trusted.
 func (s *Store) Load(ctx context.Context, name string) (*inventory.Snapshot, string, error) {
 	secret, err := s.get(ctx, indexName(name))
 	if err != nil || secret == nil {
 		return nil, "", err
 	}
-	snapshot := new(inventory.Snapshot)
-	digest, err := s.decode(secret, indexKey, snapshot)
+	body, err := s.read(secret, indexKey)
 	if err != nil {
 		return nil, "", err
 	}
+	snapshot := new(inventory.Snapshot)
+	if err := s.decode(secret, body, snapshot); err != nil {
+		return nil, "", err
+	}
 	if snapshot.Format != inventory.SnapshotFormat {
-		reason := fmt.Sprintf("its format is %d and this castoff reads %d", snapshot.Format, inventory.SnapshotFormat)
-		return nil, "", inventory.Terminal(&FormatError{Secret: s.path(secret.Name), Reason: reason})
+		return nil, "", inventory.Terminal(&VersionError{Secret: s.path(secret.Name), Got: snapshot.Format, Want: inventory.SnapshotFormat})
 	}
 	for group, want := range snapshot.Digests {
 		recorded, err := s.group(ctx, name, group, want)
@@ -150,40 +199,63 @@ func (s *Store) Load(ctx context.Context, name string) (*inventory.Snapshot, str
 		snapshot.Groups = append(snapshot.Groups, recorded)
 	}
 	slices.SortFunc(snapshot.Groups, func(a, b inventory.GroupSnapshot) int { return cmp.Compare(a.Group.Name, b.Group.Name) })
-	return snapshot, digest, nil
+	return snapshot, sum(body), s.trust(secret)
 }
 
+// group reads one node group, which has to be what the index says it was.
 func (s *Store) group(ctx context.Context, name, group, want string) (inventory.GroupSnapshot, error) {
-	recorded := inventory.GroupSnapshot{}
-	broken := &DigestError{Secret: s.path(groupName(name, group, want)), Group: group, Want: want}
+	none := inventory.GroupSnapshot{}
+	path := s.path(groupName(name, group, want))
 	secret, err := s.get(ctx, groupName(name, group, want))
 	if err != nil {
-		return recorded, err
+		return none, err
 	}
 	if secret == nil {
-		return recorded, inventory.Terminal(broken)
+		return none, inventory.Terminal(&MissingError{Secret: path, Group: group})
 	}
-	body, err := text(secret, groupKey)
+	body, err := s.read(secret, groupKey)
 	if err != nil {
-		return recorded, inventory.Terminal(&FormatError{Secret: broken.Secret, Reason: "it holds no node group", Err: err})
+		return none, err
 	}
-	if broken.Got = sum(body); broken.Got != want {
-		return recorded, inventory.Terminal(broken)
+	if got := sum(body); got != want {
+		return none, inventory.Terminal(&DigestError{Secret: path, Group: group, Want: want, Got: got})
 	}
-	_, err = s.decode(secret, groupKey, &recorded)
-	return recorded, err
+	recorded := document{}
+	if err := s.decode(secret, body, &recorded); err != nil {
+		return none, err
+	}
+	return recorded.unfold(), s.trust(secret)
 }
 
-func (s *Store) decode(secret *corev1.Secret, key string, document any) (digest string, err error) {
+// read gives the text of a Secret that castoff wrote.
+func (s *Store) read(secret *corev1.Secret, key string) ([]byte, error) {
+	if !ours(secret) {
+		return nil, inventory.Terminal(&ForeignError{Secret: s.path(secret.Name)})
+	}
 	body, err := text(secret, key)
-	if err == nil {
-		err = yaml.Unmarshal(body, document)
-	}
 	if err != nil {
-		return "", inventory.Terminal(&FormatError{Secret: s.path(secret.Name), Reason: "it cannot be read", Err: err})
+		return nil, inventory.Terminal(&FormatError{Secret: s.path(secret.Name), Err: err})
 	}
-	return sum(body), nil
+	return body, nil
 }
+
+func (s *Store) decode(secret *corev1.Secret, body []byte, document any) error {
+	if err := yaml.Unmarshal(body, document); err != nil {
+		return inventory.Terminal(&FormatError{Secret: s.path(secret.Name), Err: err})
+	}
+	return nil
+}
+
+// trust is asked last: what is damaged in a worse way is said first.
+func (s *Store) trust(secret *corev1.Secret) error {
+	if ptr.Deref(secret.Immutable, false) {
+		return nil
+	}
+	return inventory.Terminal(&MutableError{Namespace: secret.Namespace, Name: secret.Name})
+}
+
+// ours goes by the label that castoff puts on every Secret of a snapshot, whichever Migration it was for.
+func ours(secret *corev1.Secret) bool { return secret.Labels[v1alpha1.LabelMigration] != "" }
 
 // secret is immutable: what was recorded cannot be edited, only deleted and made anew, which the digests tell.
 func (s *Store) secret(name, key string, body []byte, snapshot *inventory.Snapshot) (*corev1.Secret, error) {

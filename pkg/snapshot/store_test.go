@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -240,129 +238,6 @@ func TestLosingTheRaceForTheIndex(t *testing.T) {
 	}
 }
 
-// forge replaces a Secret's content, as nobody should; it is immutable, so by deleting it.
-func forge(t *testing.T, secret corev1.Secret, data map[string][]byte) {
-	t.Helper()
-	if err := cluster.Client.Delete(t.Context(), &secret); err != nil {
-		t.Fatalf("deleting %s: %v", secret.Name, err)
-	}
-	if data == nil {
-		return
-	}
-	fresh := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: secret.Name, Labels: secret.Labels}, Data: data}
-	if err := cluster.Client.Create(t.Context(), fresh); err != nil {
-		t.Fatalf("creating %s: %v", secret.Name, err)
-	}
-}
-
-func TestLoadRefusesWhatItCannotTrust(t *testing.T) {
-	tests := map[string]struct {
-		reason     string
-		index      bool
-		data       map[string][]byte
-		wantDigest bool
-		wantFormat bool
-		wantSays   string
-	}{
-		"GroupEdited": {
-			reason: "a size that was changed in between is not what was there before castoff",
-			data:   map[string][]byte{groupKey: []byte("group: {name: batch, desired: 400}\n")}, wantDigest: true, wantSays: "digest",
-		},
-		"GroupMissing":  {reason: "a deleted Secret is not an empty group", wantDigest: true, wantSays: "missing"},
-		"GroupEmpty":    {reason: "no key", data: map[string][]byte{"x": nil}, wantFormat: true, wantSays: "no key nodegroup.yaml"},
-		"GroupNotGzip":  {reason: "a damaged archive", data: map[string][]byte{groupKey + gzipped: []byte("x")}, wantFormat: true, wantSays: "unpacking"},
-		"IndexNotYAML":  {reason: "no YAML", index: true, data: map[string][]byte{indexKey: []byte("\t{")}, wantFormat: true, wantSays: "cannot be read"},
-		"IndexNoKey":    {reason: "no key", index: true, data: map[string][]byte{"x": nil}, wantFormat: true, wantSays: "no key snapshot.yaml"},
-		"FromTheFuture": {reason: "a later castoff's", index: true, data: map[string][]byte{indexKey: []byte("format: 99\n")}, wantFormat: true, wantSays: "format is 99"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			ns := namespace(t)
-			store := New(cluster.Client, cluster.Client, ns)
-			if _, err := store.Save(t.Context(), "prod", harbor(group("batch", 4))); err != nil {
-				t.Fatalf("Save: %v", err)
-			}
-			for name, secret := range secrets(t, ns) {
-				if (name == indexName("prod")) == tc.index {
-					forge(t, secret, tc.data)
-				}
-			}
-			got, _, err := store.Load(t.Context(), "prod")
-			if got != nil || err == nil {
-				t.Fatalf("%s: got %v, %v", tc.reason, got, err)
-			}
-			_, isDigest := errors.AsType[*DigestError](err)
-			_, isFormat := errors.AsType[*FormatError](err)
-			if isDigest != tc.wantDigest || isFormat != tc.wantFormat || inventory.ClassOf(err) != inventory.ClassTerminal {
-				t.Errorf("%s: %T (%s): %v", tc.reason, err, inventory.ClassOf(err), err)
-			}
-			if !strings.Contains(err.Error(), tc.wantSays) || !strings.Contains(err.Error(), ns+"/castoff-snapshot-prod") {
-				t.Errorf("the error does not name the Secret or the reason %q: %v", tc.wantSays, err)
-			}
-		})
-	}
-}
-
-func TestSaveRefusesAnIndexThatIsNone(t *testing.T) {
-	ns := namespace(t)
-	stranger := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: indexName("prod")}, Data: map[string][]byte{"password": []byte("x")}}
-	if err := cluster.Client.Create(t.Context(), stranger); err != nil {
-		t.Fatalf("creating: %v", err)
-	}
-	_, err := New(cluster.Client, cluster.Client, ns).Save(t.Context(), "prod", harbor())
-	if _, ok := errors.AsType[*FormatError](err); !ok || inventory.ClassOf(err) != inventory.ClassTerminal {
-		t.Errorf("want a terminal *FormatError, got %v", err)
-	}
-}
-
-// thousand is a group of a thousand nodes with the labels that EKS nodes have.
-func thousand() inventory.GroupSnapshot {
-	g := group("huge", 1000)
-	g.Nodes = nil
-	for i := range 1000 {
-		labels := map[string]string{}
-		for j := range 25 {
-			labels[fmt.Sprintf("feature.node.kubernetes.io/cpu-model-%02d", j)] = fmt.Sprintf("value-%d-%d", i, j)
-		}
-		id := fmt.Sprintf("i-%017x", i*7919)
-		g.Group.Instances = append(g.Group.Instances, inventory.Instance{ID: id, Type: "m5.2xlarge", Zone: "us-east-1a", Lifecycle: "InService", Healthy: true})
-		g.Nodes = append(g.Nodes, inventory.NodeSnapshot{Name: fmt.Sprintf("ip-10-0-%d-%d.ec2.internal", i/250, i%250), InstanceID: id, Zone: "us-east-1a", Labels: labels})
-	}
-	return g
-}
-
-func TestAThousandNodesFit(t *testing.T) {
-	ns := namespace(t)
-	store := New(cluster.Client, cluster.Client, ns)
-	snapshot := harbor(thousand(), group("small", 2))
-	saved, err := store.Save(t.Context(), "prod", snapshot)
-	if err != nil {
-		t.Fatalf("Save: %v", err)
-	}
-	packed := 0
-	for name, secret := range secrets(t, ns) {
-		for key, value := range secret.Data {
-			if strings.HasSuffix(key, gzipped) {
-				packed++
-			}
-			if len(value) > compressAbove {
-				t.Errorf("%s/%s has %d bytes", name, key, len(value))
-			}
-		}
-	}
-	if packed != 1 {
-		t.Errorf("want the huge group alone compressed, got %d", packed)
-	}
-	got, digest, err := store.Load(t.Context(), "prod")
-	if err != nil || digest != saved {
-		t.Fatalf("Load: %q, %v", digest, err)
-	}
-	got.Digests = nil
-	if diff := cmp.Diff(loaded(snapshot), got); diff != "" {
-		t.Errorf("-saved +loaded:\n%s", diff)
-	}
-}
-
 func TestErrorsAreClassed(t *testing.T) {
 	resource := schema.GroupResource{Resource: "secrets"}
 	tests := map[string]struct {
@@ -432,27 +307,5 @@ func TestStoreRefusesWhatNoSecretHolds(t *testing.T) {
 	}
 	if _, err := store(groupKey, noise); err == nil || !strings.Contains(err.Error(), "split the node group") {
 		t.Errorf("want an error that says what to do, got %v", err)
-	}
-}
-
-func TestErrorsSayWhatToDo(t *testing.T) {
-	tests := map[string]struct {
-		reason string
-		err    error
-		want   []string
-	}{
-		"Missing":  {"which group, and where to get it from", &DigestError{Secret: "a/b", Group: "batch", Want: "0123456789abcdef"}, []string{"a/b", "batch", "missing", "backup"}},
-		"Replaced": {"both digests, short", &DigestError{Secret: "a/b", Group: "batch", Want: "0123456789abcdef", Got: "fedcba9876543210"}, []string{"has 0123456789ab;", "digest fedcba987654 "}},
-		"Format":   {"who can read it", &FormatError{Secret: "a/b", Reason: "its format is 99"}, []string{"a/b", "99", "run the castoff that wrote it"}},
-		"Exists":   {"which one counts", &ExistsError{Secret: "a/b", SHA256: "0123456789abcdef"}, []string{"a/b", "0123456789ab", "load that one"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			for _, want := range tc.want {
-				if !strings.Contains(tc.err.Error(), want) {
-					t.Errorf("%s: %q is missing in %q", tc.reason, want, tc.err)
-				}
-			}
-		})
 	}
 }
