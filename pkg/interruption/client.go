@@ -22,6 +22,7 @@ type SQSAPI interface {
 	ListQueueTags(context.Context, *sqs.ListQueueTagsInput, ...func(*sqs.Options)) (*sqs.ListQueueTagsOutput, error)
 	CreateQueue(context.Context, *sqs.CreateQueueInput, ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error)
 	SetQueueAttributes(context.Context, *sqs.SetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error)
+	DeleteQueue(context.Context, *sqs.DeleteQueueInput, ...func(*sqs.Options)) (*sqs.DeleteQueueOutput, error)
 }
 
 // EventsAPI is what the port calls of EventBridge.
@@ -31,6 +32,8 @@ type EventsAPI interface {
 	ListTagsForResource(context.Context, *eventbridge.ListTagsForResourceInput, ...func(*eventbridge.Options)) (*eventbridge.ListTagsForResourceOutput, error)
 	PutRule(context.Context, *eventbridge.PutRuleInput, ...func(*eventbridge.Options)) (*eventbridge.PutRuleOutput, error)
 	PutTargets(context.Context, *eventbridge.PutTargetsInput, ...func(*eventbridge.Options)) (*eventbridge.PutTargetsOutput, error)
+	RemoveTargets(context.Context, *eventbridge.RemoveTargetsInput, ...func(*eventbridge.Options)) (*eventbridge.RemoveTargetsOutput, error)
+	DeleteRule(context.Context, *eventbridge.DeleteRuleInput, ...func(*eventbridge.Options)) (*eventbridge.DeleteRuleOutput, error)
 }
 
 // Client is the port. It keeps no state.
@@ -71,6 +74,13 @@ func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster) (invent
 		}
 	}
 	out.Ready = out.Conflict == "" && len(out.Missing) == 0
+	made, err := c.made(ctx, cluster, s.queue)
+	if err != nil {
+		return inventory.Interruption{}, err
+	}
+	for _, p := range made {
+		out.Made = append(out.Made, p.name)
+	}
 	return out, nil
 }
 

@@ -42,6 +42,7 @@ type fakeEvents struct {
 	EventsAPI
 	rules  []*eventbridge.DescribeRuleOutput
 	failed []types.PutTargetsResultEntry
+	kept   []types.RemoveTargetsResultEntry
 }
 
 func (f fakeEvents) ListRuleNamesByTarget(_ context.Context, in *eventbridge.ListRuleNamesByTargetInput, _ ...func(*eventbridge.Options)) (*eventbridge.ListRuleNamesByTargetOutput, error) {
@@ -59,6 +60,18 @@ func (f fakeEvents) DescribeRule(_ context.Context, in *eventbridge.DescribeRule
 		}
 	}
 	return nil, &types.ResourceNotFoundException{}
+}
+
+func (f fakeEvents) ListTagsForResource(context.Context, *eventbridge.ListTagsForResourceInput, ...func(*eventbridge.Options)) (*eventbridge.ListTagsForResourceOutput, error) {
+	return &eventbridge.ListTagsForResourceOutput{}, nil
+}
+
+func (f fakeEvents) RemoveTargets(context.Context, *eventbridge.RemoveTargetsInput, ...func(*eventbridge.Options)) (*eventbridge.RemoveTargetsOutput, error) {
+	return &eventbridge.RemoveTargetsOutput{FailedEntries: f.kept}, nil
+}
+
+func (f fakeEvents) DeleteRule(context.Context, *eventbridge.DeleteRuleInput, ...func(*eventbridge.Options)) (*eventbridge.DeleteRuleOutput, error) {
+	return &eventbridge.DeleteRuleOutput{}, nil
 }
 
 func (f fakeEvents) PutTargets(context.Context, *eventbridge.PutTargetsInput, ...func(*eventbridge.Options)) (*eventbridge.PutTargetsOutput, error) {
@@ -97,7 +110,9 @@ func TestRuleThatIsDisabledIsMissing(t *testing.T) {
 type taggedEvents struct{ fakeEvents }
 
 func (taggedEvents) ListTagsForResource(context.Context, *eventbridge.ListTagsForResourceInput, ...func(*eventbridge.Options)) (*eventbridge.ListTagsForResourceOutput, error) {
-	return &eventbridge.ListTagsForResourceOutput{Tags: []types.Tag{{}, {Key: aws.String("castoff.sh/managed-by"), Value: aws.String("castoff")}}}, nil
+	return &eventbridge.ListTagsForResourceOutput{Tags: []types.Tag{
+		{}, {Key: aws.String("castoff.sh/managed-by"), Value: aws.String("castoff")}, {Key: aws.String("castoff.sh/cluster"), Value: aws.String(harbor.ARN)},
+	}}, nil
 }
 
 func TestAnswersWithNothingInThem(t *testing.T) {
@@ -118,6 +133,29 @@ func TestTargetThatIsRefused(t *testing.T) {
 	err := New(fakeSQS{attributes: wantedAttributes(harbor)}, events).Ensure(t.Context(), harbor)
 	if err == nil || inventory.ClassOf(err) != inventory.ClassRetry || !strings.Contains(err.Error(), "castoff-harbor-reservation") {
 		t.Errorf("error is %v, want one to retry naming the rule", err)
+	}
+}
+
+func TestTargetThatStays(t *testing.T) {
+	entry := func(code string) []types.RemoveTargetsResultEntry {
+		return []types.RemoveTargetsResultEntry{{TargetId: aws.String("karpenter"), ErrorCode: aws.String(code), ErrorMessage: aws.String("words")}}
+	}
+	cases := map[string]struct {
+		reason string
+		kept   []types.RemoveTargetsResultEntry
+		says   string
+	}{
+		"Gone":   {"a target that is not there is what was wanted", entry("ResourceNotFoundException"), ""},
+		"Busy":   {"any other reason is tried again", entry("ConcurrentModificationException"), "ConcurrentModificationException"},
+		"Silent": {"an answer that gives none too", []types.RemoveTargetsResultEntry{{}}, "left target"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := New(fakeSQS{}, taggedEvents{fakeEvents{kept: tc.kept}}).Remove(t.Context(), harbor)
+			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) || inventory.ClassOf(err) != inventory.ClassRetry {
+				t.Errorf("%s: error %v, want one to retry with %q", tc.reason, err, tc.says)
+			}
+		})
 	}
 }
 

@@ -24,7 +24,9 @@ func queueARN(c inventory.Cluster) string { return awsapi.ARN(c, "sqs", awsapi.Q
 // queueState is the queue as seen. The zero value is a queue that is not there.
 type queueState struct {
 	url string
-	// drifted: castoff made it, and its attributes are not what they should be.
+	// made: it carries all of castoff's tags for this very cluster, so castoff made it and may delete it.
+	made bool
+	// drifted: it is castoff's, and its attributes are not what they should be.
 	drifted bool
 	// foreign: it is not castoff's, and its attributes are not castoff's either.
 	foreign bool
@@ -83,16 +85,21 @@ func (c *Client) lookAtQueue(ctx context.Context, cluster inventory.Cluster) (qu
 	if err != nil {
 		return queueState{}, awsapi.Wrap(err, "sqs:GetQueueAttributes", object)
 	}
-	s := queueState{url: aws.ToString(found.QueueUrl), policy: attributes.Attributes[string(sqstypes.QueueAttributeNamePolicy)]}
-	if sameAttributes(attributes.Attributes, wantedAttributes(cluster)) {
-		return s, nil
-	}
 	tags, err := c.sqs.ListQueueTags(ctx, &sqs.ListQueueTagsInput{QueueUrl: found.QueueUrl})
+	if awsapi.Is(err, noQueue...) {
+		return queueState{}, nil
+	}
 	if err != nil {
 		return queueState{}, awsapi.Wrap(err, "sqs:ListQueueTags", object)
 	}
-	s.drifted = tags.Tags[v1alpha1.TagManagedBy] == v1alpha1.TagManagedByValue
-	s.foreign = !s.drifted
+	s := queueState{
+		url: aws.ToString(found.QueueUrl), made: ours(tags.Tags, cluster),
+		policy: attributes.Attributes[string(sqstypes.QueueAttributeNamePolicy)],
+	}
+	if !sameAttributes(attributes.Attributes, wantedAttributes(cluster)) {
+		s.drifted = tags.Tags[v1alpha1.TagManagedBy] == v1alpha1.TagManagedByValue
+		s.foreign = !s.drifted
+	}
 	return s, nil
 }
 

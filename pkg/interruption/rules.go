@@ -163,19 +163,27 @@ func (c *Client) lookAtRule(ctx context.Context, cluster inventory.Cluster, k st
 	if have.brings(k) && !have.carriesUnknown() {
 		return ruleState{fits: true}, nil
 	}
-	tags, err := c.events.ListTagsForResource(ctx, &eventbridge.ListTagsForResourceInput{ResourceARN: aws.String(ruleARN(cluster, k))})
-	if awsapi.Is(err, codeNoRule) {
-		return ruleState{}, nil
-	}
-	if err != nil {
-		return ruleState{}, awsapi.Wrap(err, "events:ListTagsForResource", "EventBridge rule "+name)
-	}
-	for _, t := range tags.Tags {
-		if aws.ToString(t.Key) == v1alpha1.TagManagedBy && aws.ToString(t.Value) == v1alpha1.TagManagedByValue {
-			return ruleState{}, nil
-		}
+	tags, err := c.ruleTags(ctx, cluster, k)
+	if err != nil || tags == nil || tags[v1alpha1.TagManagedBy] == v1alpha1.TagManagedByValue {
+		return ruleState{}, err
 	}
 	return ruleState{conflict: fmt.Sprintf("EventBridge rule %s was not made by castoff and does not match %s: give it that pattern and enable it, or delete it", name, patterns[k])}, nil
+}
+
+// ruleTags are the tags of the rule of castoff's name for that kind; nil when there is no such rule.
+func (c *Client) ruleTags(ctx context.Context, cluster inventory.Cluster, k string) (map[string]string, error) {
+	out, err := c.events.ListTagsForResource(ctx, &eventbridge.ListTagsForResourceInput{ResourceARN: aws.String(ruleARN(cluster, k))})
+	if awsapi.Is(err, codeNoRule) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, awsapi.Wrap(err, "events:ListTagsForResource", "EventBridge rule "+awsapi.RuleName(cluster.Name, k))
+	}
+	tags := map[string]string{}
+	for _, t := range out.Tags {
+		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+	}
+	return tags, nil
 }
 
 // ensureRule makes the rule and aims it at the queue.

@@ -2,16 +2,12 @@ package interruption
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -19,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
-	"github.com/castoff-sh/castoff/e2e/awssim"
 	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
+	"github.com/castoff-sh/castoff/e2e/awssim/simtest"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
 )
@@ -31,9 +27,7 @@ const queueOfHarbor = "arn:aws:sqs:us-east-1:123456789012:harbor"
 
 // lab is a simulated AWS and the port to it.
 type lab struct {
-	sim    *awssim.Server
-	door   *simapi.Client
-	cfg    aws.Config
+	simtest.World
 	sqs    *sqs.Client
 	events *eventbridge.Client
 	port   *Client
@@ -41,46 +35,24 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	sim := awssim.New(awssim.Options{Now: func() time.Time { return now }})
-	server := httptest.NewServer(sim)
-	t.Cleanup(server.Close)
-	cfg := aws.Config{
-		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), Credentials: credentials.NewStaticCredentialsProvider("castoff", "secret", ""),
-		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
-	}
-	l := &lab{sim: sim, door: simapi.NewClient(server.URL), cfg: cfg, sqs: sqs.NewFromConfig(cfg), events: eventbridge.NewFromConfig(cfg)}
+	l := &lab{World: simtest.Start(t)}
+	l.sqs, l.events = sqs.NewFromConfig(l.Config), eventbridge.NewFromConfig(l.Config)
 	l.port = New(l.sqs, l.events)
 	return l
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+// portOver is the port over a network of its own.
+func (l *lab) portOver(network *http.Client) *Client {
+	cfg := l.Config
+	cfg.HTTPClient = network
+	return New(sqs.NewFromConfig(cfg), eventbridge.NewFromConfig(cfg))
 }
 
 func (l *lab) observe(t *testing.T) inventory.Interruption {
 	t.Helper()
 	got, err := l.port.Observe(t.Context(), harbor)
-	check(t, err)
+	simtest.Check(t, err)
 	return got
-}
-
-// writes lists the operations that changed something, since the call with that number.
-func (l *lab) writes(t *testing.T, after int64) (out []string, last int64) {
-	t.Helper()
-	calls, err := l.door.Calls(t.Context(), after)
-	check(t, err)
-	last = after
-	for _, c := range calls {
-		if c.Write && c.Status == 200 {
-			out = append(out, c.Operation)
-		}
-		last = c.Seq
-	}
-	return out, last
 }
 
 // foreignQueue is one that somebody else made, with that policy.
@@ -91,7 +63,7 @@ func (l *lab) foreignQueue(t *testing.T, policy string) {
 		in.Attributes["Policy"] = policy
 	}
 	_, err := l.sqs.CreateQueue(t.Context(), in)
-	check(t, err)
+	simtest.Check(t, err)
 }
 
 func (l *lab) rule(t *testing.T, name, pattern string, tags map[string]string) {
@@ -101,21 +73,21 @@ func (l *lab) rule(t *testing.T, name, pattern string, tags map[string]string) {
 		in.Tags = append(in.Tags, types.Tag{Key: aws.String(k), Value: aws.String(v)})
 	}
 	_, err := l.events.PutRule(t.Context(), in)
-	check(t, err)
+	simtest.Check(t, err)
 }
 
 func (l *lab) target(t *testing.T, rule string) {
 	t.Helper()
 	_, err := l.events.PutTargets(t.Context(), &eventbridge.PutTargetsInput{Rule: aws.String(rule), Targets: []types.Target{{Id: aws.String("x"), Arn: aws.String(queueOfHarbor)}}})
-	check(t, err)
+	simtest.Check(t, err)
 }
 
 func (l *lab) attributes(t *testing.T) map[string]string {
 	t.Helper()
 	u, err := l.sqs.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: aws.String("harbor")})
-	check(t, err)
+	simtest.Check(t, err)
 	out, err := l.sqs.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: u.QueueUrl, AttributeNames: []sqstypes.QueueAttributeName{"All"}})
-	check(t, err)
+	simtest.Check(t, err)
 	return out.Attributes
 }
 
@@ -133,25 +105,25 @@ func TestNothingIsThere(t *testing.T) {
 	if diff := cmp.Diff(want, l.observe(t)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if got, _ := l.writes(t, 0); len(got) != 0 {
+	if got, _ := l.Writes(t, 0); len(got) != 0 {
 		t.Errorf("looking wrote %v", got)
 	}
 }
 
 func TestEnsureMakesEverythingOnce(t *testing.T) {
 	l := newLab(t)
-	check(t, l.port.Ensure(t.Context(), harbor))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
 	got := l.observe(t)
 	if !got.Ready || got.QueueURL == "" || got.QueueARN != queueOfHarbor || got.Conflict != "" || len(got.Missing) != 0 {
 		t.Errorf("after Ensure: %+v", got)
 	}
-	made, seq := l.writes(t, 0)
+	made, seq := l.Writes(t, 0)
 	want := []string{"CreateQueue", "PutRule", "PutTargets", "PutRule", "PutTargets", "PutRule", "PutTargets", "PutRule", "PutTargets", "PutRule", "PutTargets"}
 	if diff := cmp.Diff(want, made); diff != "" {
 		t.Errorf("writes: -want +got\n%s", diff)
 	}
-	check(t, l.port.Ensure(t.Context(), harbor))
-	if again, _ := l.writes(t, seq); len(again) != 0 {
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
+	if again, _ := l.Writes(t, seq); len(again) != 0 {
 		t.Errorf("a second Ensure wrote %v", again)
 	}
 	a := l.attributes(t)
@@ -159,7 +131,7 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 		t.Errorf("attributes are %v", a)
 	}
 	rule, err := l.events.ListTagsForResource(t.Context(), &eventbridge.ListTagsForResourceInput{ResourceARN: aws.String("arn:aws:events:us-east-1:123456789012:rule/castoff-harbor-spot")})
-	check(t, err)
+	simtest.Check(t, err)
 	if !slices.ContainsFunc(rule.Tags, func(t types.Tag) bool { return *t.Key == v1alpha1.TagManagedBy && *t.Value == "castoff" }) {
 		t.Errorf("the rule's tags are %v", rule.Tags)
 	}
@@ -168,27 +140,27 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 // The events themselves reach the queue: the policy lets the rules send.
 func TestEventsArrive(t *testing.T) {
 	l := newLab(t)
-	check(t, l.port.Ensure(t.Context(), harbor))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
 	for source, kinds := range map[string][]string{
 		"aws.ec2":    {"EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation", "EC2 Instance State-change Notification", "EC2 Capacity Reservation Instance Interruption Warning", "EC2 Something Else"},
 		"aws.health": {"AWS Health Event"},
 	} {
 		for _, k := range kinds {
 			_, err := l.events.PutEvents(t.Context(), &eventbridge.PutEventsInput{Entries: []types.PutEventsRequestEntry{{Source: aws.String(source), DetailType: aws.String(k), Detail: aws.String(`{"state":"running"}`)}}})
-			check(t, err)
+			simtest.Check(t, err)
 		}
 	}
 	u, err := l.sqs.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: aws.String("harbor")})
-	check(t, err)
+	simtest.Check(t, err)
 	got := map[string]int{}
 	for range 10 {
 		out, err := l.sqs.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: u.QueueUrl, MaxNumberOfMessages: 10})
-		check(t, err)
+		simtest.Check(t, err)
 		for _, m := range out.Messages {
 			var event struct {
 				DetailType string `json:"detail-type"`
 			}
-			check(t, json.Unmarshal([]byte(aws.ToString(m.Body)), &event))
+			simtest.Check(t, json.Unmarshal([]byte(aws.ToString(m.Body)), &event))
 			got[event.DetailType]++
 		}
 		if len(out.Messages) == 0 {
@@ -204,69 +176,44 @@ func TestEventsArrive(t *testing.T) {
 	}
 }
 
-// cutOff is a network that fails once: the n-th request does not get there, or its reply does not come back.
-type cutOff struct {
-	n     int
-	after bool
-	count int
-}
-
-func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.count++
-	if c.count != c.n {
-		return http.DefaultTransport.RoundTrip(r)
-	}
-	if c.after {
-		resp, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		if err := resp.Body.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return nil, errors.New("the connection was cut")
-}
-
 // Whichever request is the last before a crash, made or not, the next call completes what it left.
 func TestEnsureGoesOnFromEveryCrash(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		n := 1
-		for ; ; n++ {
-			l := newLab(t)
-			network := &cutOff{n: n, after: after}
-			l.cfg.HTTPClient = &http.Client{Transport: network}
-			err := New(sqs.NewFromConfig(l.cfg), eventbridge.NewFromConfig(l.cfg)).Ensure(t.Context(), harbor)
-			if network.count < n {
-				check(t, err)
-				break
+	n := simtest.EveryCrash(t, func(t *testing.T, network *http.Client) (func(*testing.T), error) {
+		l := newLab(t)
+		err := l.portOver(network).Ensure(t.Context(), harbor)
+		return func(t *testing.T) {
+			wantRetry(t, err)
+			simtest.Check(t, l.port.Ensure(t.Context(), harbor))
+			if got := l.observe(t); !got.Ready || len(got.Made) != 6 {
+				t.Errorf("the next call leaves %+v", got)
 			}
-			if err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
-				t.Fatalf("request %d cut off (after: %v): error is %v, want one to retry", n, after, err)
-			}
-			check(t, l.port.Ensure(t.Context(), harbor))
-			if got := l.observe(t); !got.Ready {
-				t.Errorf("request %d cut off (after: %v): the next call leaves %+v", n, after, got)
-			}
-		}
-		if n < 15 {
-			t.Errorf("Ensure made %d requests; too few to prove anything", n-1)
-		}
+		}, err
+	})
+	if n < 15 {
+		t.Errorf("Ensure made %d requests; too few to prove anything", n)
+	}
+}
+
+// wantRetry takes no error, or one that asks to try again.
+func wantRetry(t *testing.T, err error) {
+	t.Helper()
+	if inventory.ClassOf(err) != inventory.ClassRetry {
+		t.Fatalf("error is %v, want one to retry", err)
 	}
 }
 
 func TestOwnQueueThatWasChangedIsMended(t *testing.T) {
 	l := newLab(t)
-	check(t, l.port.Ensure(t.Context(), harbor))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
 	url := l.observe(t).QueueURL
 	_, err := l.sqs.SetQueueAttributes(t.Context(), &sqs.SetQueueAttributesInput{QueueUrl: aws.String(url), Attributes: map[string]string{"MessageRetentionPeriod": "60", "Policy": openPolicy}})
-	check(t, err)
+	simtest.Check(t, err)
 	l.rule(t, "castoff-harbor-state", `{"source":["aws.ec2"],"detail-type":["EC2 Instance State-change Notification"],"detail":{"state":["stopped"]}}`, nil)
 	want := []string{"attributes of SQS queue harbor", "EventBridge rule castoff-harbor-state"}
 	if got := l.observe(t); got.Conflict != "" || !cmp.Equal(want, got.Missing) {
 		t.Fatalf("missing %v, conflict %q; want %v and none", got.Missing, got.Conflict, want)
 	}
-	check(t, l.port.Ensure(t.Context(), harbor))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
 	if got := l.observe(t); !got.Ready || l.attributes(t)["MessageRetentionPeriod"] != "300" {
 		t.Errorf("after Ensure: %+v, attributes %v", got, l.attributes(t))
 	}
@@ -275,15 +222,15 @@ func TestOwnQueueThatWasChangedIsMended(t *testing.T) {
 // The policy of castoff's own queue admits castoff's own rules; what another rule would bring does not arrive.
 func TestRuleOfSomebodyElseDoesNotServeOwnQueue(t *testing.T) {
 	l := newLab(t)
-	check(t, l.port.Ensure(t.Context(), harbor))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
 	_, err := l.events.DisableRule(t.Context(), &eventbridge.DisableRuleInput{Name: aws.String("castoff-harbor-spot")})
-	check(t, err)
+	simtest.Check(t, err)
 	l.rule(t, "theirs", patterns[awsapi.EventSpotInterruption].String(), nil)
 	l.target(t, "theirs")
 	if got := l.observe(t); !cmp.Equal([]string{"EventBridge rule castoff-harbor-spot"}, got.Missing) || got.Conflict != "" {
 		t.Errorf("missing %v, conflict %q; want castoff's own rule, which is disabled", got.Missing, got.Conflict)
 	}
-	check(t, l.port.Ensure(t.Context(), harbor))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
 	if got := l.observe(t); !got.Ready {
 		t.Errorf("after Ensure: %+v", got)
 	}
@@ -297,13 +244,13 @@ func TestForeignQueueThatFitsIsAdopted(t *testing.T) {
 	l.target(t, "Karpenter-spot")
 	l.target(t, "Karpenter-more")
 	before := l.attributes(t)
-	_, seq := l.writes(t, 0)
+	_, seq := l.Writes(t, 0)
 	got := l.observe(t)
 	if diff := cmp.Diff([]string{"EventBridge rule castoff-harbor-health", "EventBridge rule castoff-harbor-reservation"}, got.Missing); diff != "" || got.Conflict != "" {
 		t.Errorf("conflict %q; missing: -want +got\n%s", got.Conflict, diff)
 	}
-	check(t, l.port.Ensure(t.Context(), harbor))
-	made, _ := l.writes(t, seq)
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
+	made, _ := l.Writes(t, seq)
 	if diff := cmp.Diff([]string{"PutRule", "PutTargets", "PutRule", "PutTargets"}, made); diff != "" {
 		t.Errorf("writes: -want +got\n%s", diff)
 	}
@@ -338,14 +285,14 @@ func TestConflicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
 			tc.set(t, l)
-			_, seq := l.writes(t, 0)
+			_, seq := l.Writes(t, 0)
 			if got := l.observe(t); got.Ready || !strings.Contains(got.Conflict, tc.says) {
 				t.Errorf("%s: ready %v, conflict %q; want false, and %q in it", tc.reason, got.Ready, got.Conflict, tc.says)
 			}
 			if err := l.port.Ensure(t.Context(), harbor); inventory.ClassOf(err) != inventory.ClassTerminal || err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%s: Ensure gives %v, want a terminal error with %q", tc.reason, err, tc.says)
 			}
-			if made, _ := l.writes(t, seq); len(made) != 0 {
+			if made, _ := l.Writes(t, seq); len(made) != 0 {
 				t.Errorf("%s: Ensure wrote %v", tc.reason, made)
 			}
 		})
@@ -355,9 +302,9 @@ func TestConflicts(t *testing.T) {
 func TestRuleOfTheNameThatFitsIsAimedOnly(t *testing.T) {
 	l := newLab(t)
 	l.rule(t, "castoff-harbor-spot", patterns[awsapi.EventSpotInterruption].String(), nil)
-	check(t, l.port.Ensure(t.Context(), harbor))
-	calls, err := l.door.Calls(t.Context(), 0)
-	check(t, err)
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor))
+	calls, err := l.Door.Calls(t.Context(), 0)
+	simtest.Check(t, err)
 	puts := 0
 	for _, c := range calls {
 		if c.Operation == "PutRule" && strings.Contains(string(c.Input), "castoff-harbor-spot") {
@@ -387,8 +334,8 @@ func TestErrorClasses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
-			_, err := l.door.AddFault(t.Context(), simapi.Fault{Service: tc.service, Operation: tc.operation, Code: tc.code, Status: tc.status})
-			check(t, err)
+			_, err := l.Door.AddFault(t.Context(), simapi.Fault{Service: tc.service, Operation: tc.operation, Code: tc.code, Status: tc.status})
+			simtest.Check(t, err)
 			err = l.port.Ensure(t.Context(), harbor)
 			if err == nil || inventory.ClassOf(err) != tc.want || !strings.Contains(err.Error(), tc.service+":"+tc.operation) {
 				t.Errorf("error is %v (%s), want %s naming %s:%s", err, inventory.ClassOf(err), tc.want, tc.service, tc.operation)
