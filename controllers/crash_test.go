@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,12 +33,25 @@ type crash struct{}
 func migrate(t *testing.T, w *world, mutate ...func(*v1alpha1.Migration)) *v1alpha1.Migration {
 	t.Helper()
 	apply(t, w, mutate...)
+	m, err := drive(w, isReady)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func isReady(m *v1alpha1.Migration) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// drive reconciles until the Migration is as wanted, starting a new process at first and whenever one ends.
+func drive(w *world, wanted func(*v1alpha1.Migration) bool) (*v1alpha1.Migration, error) {
 	r := w.reconciler()
 	for range mostLooks {
 		result, err, crashed := reconcileOnce(r)
-		m := get(t, w)
-		if meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) {
-			return m
+		m := get(w.t, w)
+		if wanted(m) {
+			return m, nil
 		}
 		if crashed {
 			r = w.reconciler()
@@ -46,9 +62,8 @@ func migrate(t *testing.T, w *world, mutate ...func(*v1alpha1.Migration)) *v1alp
 		}
 		w.advance(min(max(wait, 500*time.Millisecond), 5*time.Second))
 	}
-	m := get(t, w)
-	t.Fatalf("not finished after %d looks: phase %s, blocked by %q, operations %+v", mostLooks, m.Status.Phase, m.Status.BlockedBy, m.Status.Operations)
-	return nil
+	m := get(w.t, w)
+	return m, fmt.Errorf("not finished after %d looks: phase %s, blocked by %q, operations %+v", mostLooks, m.Status.Phase, m.Status.BlockedBy, m.Status.Operations)
 }
 
 func apply(t *testing.T, w *world, mutate ...func(*v1alpha1.Migration)) {
@@ -120,7 +135,7 @@ func TestMigrationRunsToItsEnd(t *testing.T) {
 	}
 }
 
-// crashAt ends the process at the n-th point: points are the moments before and after every write.
+// crashAt ends the process at the n-th point from now: points are the moments before and after every write.
 func crashAt(points ...int) func(string, bool) error {
 	n := -1
 	return func(string, bool) error {
@@ -132,104 +147,171 @@ func crashAt(points ...int) func(string, bool) error {
 	}
 }
 
-// points of a clean run: how many moments a process can end at.
-func points(t *testing.T) int {
-	t.Helper()
-	w := newWorld(t)
-	n := 0
-	w.hook = func(string, bool) error { n++; return nil }
-	migrate(t, w)
-	return n
+// loseReply lets the n-th write from now be made and its answer be lost.
+func loseReply(n int) func(string, bool) error {
+	i := 0
+	return func(_ string, after bool) error {
+		if after {
+			i++
+		}
+		if after && i == n+1 {
+			return errors.New("the reply was lost")
+		}
+		return nil
+	}
 }
 
-// trial is one run with something going wrong in it.
+// course is an uninterrupted run.
+type course struct {
+	start, end *world
+	// points are the worlds at every moment at which a process can end: before and after every write.
+	points []*world
+}
+
+// walk runs from the world as it is and keeps what it was at every point. A process that ends leaves nothing but the world,
+// so a crash at a point is a new process in that world.
+func walk(t *testing.T, w *world, wanted func(*v1alpha1.Migration) bool) course {
+	t.Helper()
+	c := course{start: w.fork(t), end: w}
+	w.hook = func(string, bool) error { c.points = append(c.points, w.fork(t)); return nil }
+	if _, err := drive(w, wanted); err != nil {
+		t.Fatalf("the uninterrupted run: %v", err)
+	}
+	w.hook = nil
+	return c
+}
+
+// forward is the uninterrupted migration, with reads that lag.
+func forward(t *testing.T, lag time.Duration) course {
+	t.Helper()
+	w := newWorld(t)
+	w.lag = lag
+	apply(t, w)
+	return walk(t, w, isReady)
+}
+
+// trial is one run in which something goes wrong.
 type trial struct {
 	name string
-	lag  time.Duration
+	from *world
 	hook func(name string, after bool) error
+	// counts is where the report counts it.
+	counts func(*crashReport) *int
+}
+
+// run begins a new process in the world of the trial, and says what is wrong at the end.
+func (x trial) run(t *testing.T, report *crashReport) []string {
+	w := x.from.fork(t)
+	w.hook = x.hook
+	m, err := drive(w, isReady)
+	wrong := rightEnd(w, m)
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	report.count(x, w.effects(), len(wrong) > 0)
+	return wrong
 }
 
 // sweep runs the trials on all processors, and wants each to end right.
-func sweep(t *testing.T, trials []trial) {
+func sweep(t *testing.T, report *crashReport, kind string, trials []trial) {
 	t.Helper()
-	shards := runtime.GOMAXPROCS(0)
-	for shard := range shards {
-		t.Run(fmt.Sprintf("shard %d of %d", shard+1, shards), func(t *testing.T) {
-			t.Parallel()
-			for i := shard; i < len(trials); i += shards {
-				w := newWorld(t)
-				w.lag, w.hook = trials[i].lag, trials[i].hook
-				if wrong := rightEnd(w, migrate(t, w)); len(wrong) > 0 {
-					t.Fatalf("%s:\n%s", trials[i].name, strings.Join(wrong, "\n"))
-				}
+	if every := sample(t); every > 1 {
+		var some []trial
+		for i := range trials {
+			if i%every == 0 {
+				some = append(some, trials[i])
 			}
-		})
-	}
-}
-
-// TestCrashEverywhere ends the process before and after every write of a run.
-func TestCrashEverywhere(t *testing.T) {
-	t.Parallel()
-	total := points(t)
-	if total < 150 {
-		t.Fatalf("a clean run has %d points: the world does not call its hook", total)
-	}
-	var trials []trial
-	for n := range total {
-		trials = append(trials, trial{name: fmt.Sprintf("ended at point %d of %d", n, total), lag: testLag, hook: crashAt(n)})
-	}
-	sweep(t, trials)
-}
-
-// TestCrashTwice ends it at adjacent points, and at a seeded sample of others.
-func TestCrashTwice(t *testing.T) {
-	t.Parallel()
-	total := points(t)
-	random := rand.New(rand.NewSource(20261130))
-	var trials []trial
-	at := func(a, b int) {
-		trials = append(trials, trial{name: fmt.Sprintf("ended at points %d and %d of %d", a, b, total), lag: testLag, hook: crashAt(a, b)})
-	}
-	for n := range total - 1 {
-		at(n, n+1)
-	}
-	for range 50 {
-		at(random.Intn(total), random.Intn(total))
-	}
-	sweep(t, trials)
-}
-
-// TestCrashWithOtherLags: reads that are never stale, and reads that are stale for longer than the ledger is patient.
-func TestCrashWithOtherLags(t *testing.T) {
-	t.Parallel()
-	total := points(t)
-	random := rand.New(rand.NewSource(20261201))
-	var trials []trial
-	for _, lag := range []time.Duration{0, 20 * time.Second} {
-		for range 25 {
-			n := random.Intn(total)
-			trials = append(trials, trial{name: fmt.Sprintf("ended at point %d of %d, reads %s behind", n, total, lag), lag: lag, hook: crashAt(n)})
 		}
+		trials = some
 	}
-	sweep(t, trials)
+	debug.SetGCPercent(400)
+	shards := runtime.GOMAXPROCS(0)
+	t.Run(kind, func(t *testing.T) {
+		for shard := range shards {
+			t.Run(fmt.Sprintf("shard %d of %d", shard+1, shards), func(t *testing.T) {
+				t.Parallel()
+				for i := shard; i < len(trials); i += shards {
+					if wrong := trials[i].run(t, report); len(wrong) > 0 {
+						t.Errorf("%s:\n%s", trials[i].name, strings.Join(wrong, "\n"))
+					}
+				}
+			})
+		}
+	})
 }
 
-// TestLostReplies: the effect was made, and its answer was lost.
-func TestLostReplies(t *testing.T) {
-	t.Parallel()
-	total := points(t)
-	var trials []trial
-	for n := range total {
-		i := -1
-		trials = append(trials, trial{name: fmt.Sprintf("reply %d of %d lost", n, total), lag: testLag, hook: func(_ string, after bool) error {
-			i++
-			if i == n && after {
-				return errors.New("the reply was lost")
-			}
-			return nil
-		}})
+// sample says that one trial in so many is run: CRASH_SAMPLE, 1 for all of them.
+func sample(t *testing.T) int {
+	const otherwise = 25
+	s := os.Getenv("CRASH_SAMPLE")
+	if s == "" {
+		return otherwise
 	}
-	sweep(t, trials)
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("CRASH_SAMPLE is %q, want a number from 1 on", s)
+	}
+	return n
+}
+
+// TestCrashEverywhere ends the process before and after every write, once and twice, loses every answer, and lets reads lag.
+func TestCrashEverywhere(t *testing.T) {
+	report := &crashReport{}
+	defer report.save(t)
+	c := forward(t, testLag)
+	if len(c.points) < 150 {
+		t.Fatalf("a clean run has %d points: the world does not call its hook", len(c.points))
+	}
+	report.EffectsUninterrupted = c.end.effects()
+	sweep(t, report, "once", once(c))
+	sweep(t, report, "twice", pairs(c))
+	sweep(t, report, "reply lost", lostReplies(c))
+	for _, lag := range []time.Duration{0, 20 * time.Second} {
+		stale := once(forward(t, lag))
+		for i := range stale {
+			stale[i].name += ", reads " + lag.String() + " behind"
+			stale[i].counts = func(r *crashReport) *int { return &r.Stale }
+		}
+		sweep(t, report, "reads "+lag.String()+" behind", stale)
+	}
+}
+
+// once ends the process at every point.
+func once(c course) []trial {
+	var out []trial
+	for n, from := range c.points {
+		out = append(out, trial{name: fmt.Sprintf("ended at point %d", n), from: from, counts: func(r *crashReport) *int { return &r.CrashPoints }})
+	}
+	return out
+}
+
+// pairs end the process at a point, and the next one at a later point: at the next one, and at a seeded sample of others.
+func pairs(c course) []trial {
+	const others = 2000
+	random := rand.New(rand.NewSource(20261130))
+	var out []trial
+	at := func(n, later int) {
+		out = append(out, trial{name: fmt.Sprintf("ended at point %d, and %d points later", n, later), from: c.points[n], hook: crashAt(later),
+			counts: func(r *crashReport) *int { return &r.Pairs }})
+	}
+	for n := range c.points {
+		at(n, 0)
+	}
+	for range others {
+		n := random.Intn(len(c.points))
+		at(n, 1+random.Intn(len(c.points)-n))
+	}
+	return out
+}
+
+// lostReplies are the effects that are made, and whose answers are lost.
+func lostReplies(c course) []trial {
+	var out []trial
+	for n := range len(c.points) / 2 {
+		out = append(out, trial{name: fmt.Sprintf("reply %d lost", n), from: c.start, hook: loseReply(n),
+			counts: func(r *crashReport) *int { return &r.LostReplies }})
+	}
+	return out
 }
 
 // TestKnownBad proves that the world notices: with a ledger that forgets, the ending of an instance that reads still show is

@@ -3,8 +3,8 @@ package controllers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,19 +63,45 @@ func copied(o client.Object) client.Object {
 	if !ok {
 		panic("no object: " + keyOf(o))
 	}
-	m, ok := c.(*v1alpha1.Migration)
-	if !ok {
-		return c
+	if m, ok := c.(*v1alpha1.Migration); ok {
+		throughTheWire(reflect.ValueOf(&m.Status).Elem())
 	}
-	b, err := json.Marshal(m.Status)
-	if err != nil {
-		panic(err)
+	return c
+}
+
+// throughTheWire does to a status what JSON does to it and back, at a tenth of the cost.
+func throughTheWire(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			throughTheWire(v.Elem())
+		}
+	case reflect.Slice:
+		if v.Len() == 0 {
+			v.SetZero()
+		}
+		for i := range v.Len() {
+			throughTheWire(v.Index(i))
+		}
+	case reflect.Struct:
+		if t, ok := v.Addr().Interface().(*metav1.Time); ok {
+			*t = t.Rfc3339Copy()
+			return
+		}
+		for i := range v.NumField() {
+			throughTheWire(v.Field(i))
+		}
 	}
-	m.Status = v1alpha1.MigrationStatus{}
-	if err := json.Unmarshal(b, &m.Status); err != nil {
-		panic(err)
+}
+
+// fork is the same store once more. What is in it is never changed in place, so the two may share it.
+func (s *store) fork() *store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &store{
+		objects: maps.Clone(s.objects), version: s.version, page: s.page, writes: maps.Clone(s.writes),
+		around: func(f func() error) error { return f() },
 	}
-	return m
 }
 
 func (s *store) put(o client.Object) {

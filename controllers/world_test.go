@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -91,6 +92,32 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// fork is the same world once more, at this moment, without the process that runs in it. What is shared is never changed in
+// place.
+func (w *world) fork(t *testing.T) *world {
+	f := *w
+	f.t, f.hook = t, nil
+	f.c = w.c.fork()
+	f.c.around = func(write func() error) error { return f.effect("status", write) }
+	f.groups = map[string]*inventory.NodeGroup{}
+	for name, g := range w.groups {
+		c := copyGroup(*g)
+		f.groups[name] = &c
+	}
+	f.history, f.broken = slices.Clone(w.history), slices.Clone(w.broken)
+	f.pods, f.started, f.endings, f.calls = maps.Clone(w.pods), maps.Clone(w.started), maps.Clone(w.endings), maps.Clone(w.calls)
+	f.engine.NodePools, f.engine.NodeClasses = slices.Clone(w.engine.NodePools), slices.Clone(w.engine.NodeClasses)
+	return &f
+}
+
+func copyGroup(g inventory.NodeGroup) inventory.NodeGroup {
+	g.Instances = slices.Clone(g.Instances)
+	g.ScalingPolicies = slices.Clone(g.ScalingPolicies)
+	g.ScheduledActions = slices.Clone(g.ScheduledActions)
+	g.SuspendedProcesses = slices.Clone(g.SuspendedProcesses)
+	return g
+}
+
 func (w *world) addGroup(name string, size int32, managed bool) {
 	g := &inventory.NodeGroup{
 		Name: name, AutoScalingGroup: name, Min: 1, Max: 10, Desired: size, Subnets: []string{"subnet-1"},
@@ -123,6 +150,9 @@ func (w *world) breaks(format string, a ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, a...))
 }
 
+// effects is how many effects were made so far, the writes of the status aside.
+func (w *world) effects() int { return w.writes - w.calls["status"] }
+
 // effect makes one write: the hook may stop the process before or after it, or lose its answer.
 func (w *world) effect(name string, do func() error) error {
 	w.writes++
@@ -153,12 +183,10 @@ func (w *world) change(name string, do func() error) error {
 func (w *world) record() {
 	f := frame{at: w.now}
 	for _, name := range []string{"batch", "general", "system"} {
-		g := *w.groups[name]
-		g.Instances = slices.Clone(g.Instances)
-		g.ScalingPolicies = slices.Clone(g.ScalingPolicies)
-		g.ScheduledActions = slices.Clone(g.ScheduledActions)
-		g.SuspendedProcesses = slices.Clone(g.SuspendedProcesses)
-		f.groups = append(f.groups, g)
+		f.groups = append(f.groups, copyGroup(*w.groups[name]))
+	}
+	for len(w.history) > 1 && !w.history[1].at.After(w.now.Add(-w.lag)) {
+		w.history = w.history[1:] // nobody sees it any more
 	}
 	w.history = append(w.history, f)
 }
