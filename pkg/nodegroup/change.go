@@ -38,32 +38,47 @@ func (c *Client) DisablePolicies(ctx context.Context, g inventory.NodeGroup, nam
 		if err != nil {
 			return err
 		}
-		in.AutoScalingGroupName = aws.String(g.AutoScalingGroup)
-		if _, err := c.asg.PutScalingPolicy(ctx, in); err != nil {
-			return awsapi.Wrap(err, "autoscaling:PutScalingPolicy", fmt.Sprintf("scaling policy %s of Auto Scaling group %s", p.Name, g.AutoScalingGroup))
+		if err := c.putPolicy(ctx, g.AutoScalingGroup, in); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// disabledPolicy is the policy with the same definition, switched off. The members of the answer and of the request
-// have the same names and types, so the recorded definition is the request.
+// disabledPolicy asks for the policy with the same definition, switched off.
 func disabledPolicy(p inventory.ScalingPolicy) (*autoscaling.PutScalingPolicyInput, error) {
-	in := &autoscaling.PutScalingPolicyInput{}
-	recorded, err := json.Marshal(p.Definition)
-	if err == nil {
-		err = json.Unmarshal(recorded, in)
-	}
+	in, err := policyRequest(p)
 	if err != nil {
-		return nil, fmt.Errorf("scaling policy %s: its recorded definition is not one: %w", p.Name, err)
+		return nil, err
 	}
-	in.PolicyName, in.PolicyType = aws.String(p.Name), aws.String(p.Type)
 	if in.PredictiveScalingConfiguration != nil {
 		in.PredictiveScalingConfiguration.Mode = astypes.PredictiveScalingModeForecastOnly
 		return in, nil
 	}
 	in.Enabled = aws.Bool(false)
 	return in, nil
+}
+
+// policyRequest asks for the policy as it is. The members of AWS' answer and of its request have the same names and
+// types, so the definition that was read is the request.
+func policyRequest(p inventory.ScalingPolicy) (*autoscaling.PutScalingPolicyInput, error) {
+	in := &autoscaling.PutScalingPolicyInput{}
+	definition, err := json.Marshal(p.Definition)
+	if err == nil {
+		err = json.Unmarshal(definition, in)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scaling policy %s: its recorded definition is not one: %w", p.Name, err)
+	}
+	in.PolicyName, in.PolicyType = aws.String(p.Name), aws.String(p.Type)
+	return in, nil
+}
+
+// putPolicy changes a policy of the group, which keeps its ARN.
+func (c *Client) putPolicy(ctx context.Context, asg string, in *autoscaling.PutScalingPolicyInput) error {
+	in.AutoScalingGroupName = aws.String(asg)
+	_, err := c.asg.PutScalingPolicy(ctx, in)
+	return awsapi.Wrap(err, "autoscaling:PutScalingPolicy", fmt.Sprintf("scaling policy %s of Auto Scaling group %s", aws.ToString(in.PolicyName), asg))
 }
 
 // DeleteScheduledActions removes the named scheduled actions from the Auto Scaling group. An action that is not there is

@@ -110,15 +110,24 @@ func pair(managed []*ekstypes.Nodegroup, groups map[string]*astypes.AutoScalingG
 
 // ownedGroup is the name of the Auto Scaling group behind a managed node group; empty while EKS still makes it.
 func ownedGroup(m *ekstypes.Nodegroup) string {
-	if m.Resources == nil {
-		return ""
-	}
-	for _, g := range m.Resources.AutoScalingGroups {
-		if name := aws.ToString(g.Name); name != "" {
-			return name
-		}
+	if names := ownedGroups(m); len(names) > 0 {
+		return names[0]
 	}
 	return ""
+}
+
+// ownedGroups are the names of all Auto Scaling groups behind a managed node group: one, as far as EKS is known to go.
+func ownedGroups(m *ekstypes.Nodegroup) []string {
+	if m.Resources == nil {
+		return nil
+	}
+	var names []string
+	for _, g := range m.Resources.AutoScalingGroups {
+		if name := aws.ToString(g.Name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (c *Client) groupsTagged(ctx context.Context) ([]astypes.AutoScalingGroup, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
@@ -39,6 +40,7 @@ type lab struct {
 	eks  *eks.Client
 	ec2  *ec2.Client
 	iam  *iam.Client
+	cw   *cloudwatch.Client
 	port *Client
 
 	subnets       []string
@@ -69,7 +71,7 @@ func newLab(t *testing.T) *lab {
 		Credentials: credentials.NewStaticCredentialsProvider("castoff", "secret", ""),
 		Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
 	}
-	l := &lab{sim: sim, door: simapi.NewClient(server.URL), asg: autoscaling.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg)}
+	l := &lab{sim: sim, door: simapi.NewClient(server.URL), asg: autoscaling.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), cw: cloudwatch.NewFromConfig(cfg)}
 	l.port = New(l.asg, l.eks, l.ec2, l.iam, "harbor")
 	l.seed(t)
 	return l
