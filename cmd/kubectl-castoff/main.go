@@ -1,4 +1,5 @@
-// Command kubectl-castoff is the kubectl plugin: what would happen, what is happening, and the user's word for the next step.
+// Command kubectl-castoff is the kubectl plugin: what would happen, what is happening, and the
+// user's word for what comes next: on, stop, or back.
 package main
 
 import (
@@ -57,11 +58,17 @@ func (a *app) root() *cobra.Command {
 		Example: `  kubectl castoff plan --cluster prod     # what would happen
   kubectl apply -f migration.yaml         # begin
   kubectl castoff status prod             # what is happening, and what it waits for
-  kubectl castoff approve prod            # with spec.approval: Manual, the next step`,
+  kubectl castoff approve prod            # with spec.approval: Manual, the next step
+  kubectl castoff pause prod              # stop; nodes that are not drained go back in service
+  kubectl castoff resume prod             # go on
+  kubectl castoff rollback prod           # back to Cluster Autoscaler`,
 		SilenceUsage: true, SilenceErrors: true, Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl castoff"},
 	}
 	a.flags.AddFlags(cmd.PersistentFlags())
-	cmd.AddCommand(a.plan(), a.approve(), a.report(), a.status())
+	cmd.AddCommand(a.plan(), a.report(), a.status())
+	for _, v := range verbs {
+		cmd.AddCommand(a.steer(v))
+	}
 	return cmd
 }
 

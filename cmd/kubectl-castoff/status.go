@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -35,9 +36,16 @@ func printStatus(out io.Writer, m *v1alpha1.Migration) error {
 		fmt.Fprintf(out, "Migration %s of cluster %s: castoff has not looked at it yet. Is it running? kubectl get pods -n castoff-system\n", m.Name, m.Spec.ClusterName)
 		return nil
 	}
-	fmt.Fprintf(out, "Migration %s of cluster %s: %s, pools %s, nodes %s\n\n", m.Name, m.Spec.ClusterName, s.Phase, s.PoolsDone, s.NodesDone)
+	nodes := "LEFT"
+	if returns(s.Phase) {
+		nodes = "BACK"
+	}
+	fmt.Fprintf(out, "Migration %s of cluster %s: %s\n", m.Name, m.Spec.ClusterName, progress(m))
+	if h := hint(m); h != "" {
+		fmt.Fprintln(out, h)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POOL\tPHASE\tNODES LEFT\tDRAINING\tPODS LEFT\tNODEPOOL")
+	fmt.Fprintf(w, "\nPOOL\tPHASE\tNODES %s\tDRAINING\tPODS LEFT\tNODEPOOL\n", nodes)
 	for _, p := range s.Pools {
 		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d\t%d\t%s\n", p.Name, p.Phase, p.NodesLeft, p.Nodes, p.NodesDraining, p.PodsLeft, p.NodePool)
 	}
@@ -52,6 +60,41 @@ func printStatus(out io.Writer, m *v1alpha1.Migration) error {
 		fmt.Fprintf(out, "\n%s %s %s\n  %s\n", b.Severity, b.Reason, b.Object, b.Message)
 	}
 	return nil
+}
+
+// returns says that a node of an old group that is there is progress, and not one that is left to do.
+func returns(p v1alpha1.Phase) bool {
+	return p == v1alpha1.PhaseRollingBack || p == v1alpha1.PhaseRolledBack
+}
+
+// progress is the phase, and how far it is in its own direction.
+func progress(m *v1alpha1.Migration) string {
+	s := m.Status
+	if !returns(s.Phase) {
+		return fmt.Sprintf("%s, pools %s, nodes %s", s.Phase, s.PoolsDone, s.NodesDone)
+	}
+	there, of := int32(0), int32(0)
+	for _, p := range s.Pools {
+		there, of = there+min(p.NodesLeft, p.Nodes), of+p.Nodes
+	}
+	return fmt.Sprintf("%s, old nodes back %d/%d", s.Phase, there, of)
+}
+
+// hint says how to leave the phases that castoff does not leave by itself, or goes through because somebody said so.
+func hint(m *v1alpha1.Migration) string {
+	switch m.Status.Phase {
+	case v1alpha1.PhasePaused:
+		return fmt.Sprintf("Go on: kubectl castoff resume %s. Back to Cluster Autoscaler: kubectl castoff rollback %[1]s.", m.Name)
+	case v1alpha1.PhaseRollingBack:
+		return fmt.Sprintf("On its way back to Cluster Autoscaler. Stop there: kubectl castoff pause %s. Forward again: kubectl castoff resume %[1]s.", m.Name)
+	case v1alpha1.PhaseRolledBack:
+		return fmt.Sprintf("Everything is back with Cluster Autoscaler. Begin again: kubectl castoff resume %s.", m.Name)
+	case v1alpha1.PhaseCompleted:
+		if meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionRollbackAvailable) {
+			return open(m)
+		}
+	}
+	return ""
 }
 
 func (a *app) report() *cobra.Command {
