@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -167,22 +166,6 @@ func TestStopRefuses(t *testing.T) {
 		err = New(racing, racing, clock).Stop(t.Context(), a)
 		if !apierrors.IsConflict(err) || replicas(t, a) != 3 {
 			t.Errorf("want a conflict and the other's 3 replicas, got %v and %d", err, replicas(t, a))
-		}
-	})
-	t.Run("AnAutoscaledAutoscaler", func(t *testing.T) {
-		create(t, &autoscalingv2.HorizontalPodAutoscaler{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "keeper"},
-			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "scaler"}, MaxReplicas: 3,
-			},
-		})
-		err := ours().Stop(t.Context(), a)
-		scaled, ok := errors.AsType[*ScaledError](err)
-		if !ok || scaled.Autoscaler != ns+"/keeper" || inventory.ClassOf(err) != inventory.ClassTerminal {
-			t.Errorf("want a terminal *ScaledError that names it, got %v", err)
-		}
-		if replicas(t, a) == 0 {
-			t.Error("it was stopped all the same")
 		}
 	})
 	t.Run("NothingThatIsGone", func(t *testing.T) {
@@ -344,11 +327,15 @@ func TestErrorsAreClassed(t *testing.T) {
 		"Other":     {apierrors.NewInternalError(errors.New("etcd")), inventory.ClassRetry},
 	}
 	calls := map[string]func(context.Context, *Client) error{
-		"list deployments":              func(ctx context.Context, c *Client) error { _, err := c.Find(ctx); return err },
-		"get leases kube-system":        func(ctx context.Context, c *Client) error { return c.HoldLease(ctx, lease, "castoff") },
-		"get deployments/scale":         func(ctx context.Context, c *Client) error { return c.Stop(ctx, seen) },
-		"get nodes old":                 func(ctx context.Context, c *Client) error { return c.StripLeftovers(ctx, "old") },
-		"list horizontalpodautoscalers": func(ctx context.Context, c *Client) error { return c.refuseScaled(ctx, seen) },
+		"list deployments":               func(ctx context.Context, c *Client) error { _, err := c.Find(ctx); return err },
+		"get leases kube-system":         func(ctx context.Context, c *Client) error { return c.HoldLease(ctx, lease, "castoff") },
+		"get deployments/scale":          func(ctx context.Context, c *Client) error { return c.Stop(ctx, seen) },
+		"get nodes old":                  func(ctx context.Context, c *Client) error { return c.StripLeftovers(ctx, "old") },
+		"list horizontalpodautoscalers":  func(ctx context.Context, c *Client) error { return c.readHPA(ctx, &seen) },
+		"list daemonsets":                func(ctx context.Context, c *Client) error { _, err := c.TerminationHandlers(ctx); return err },
+		"get leases kube-system/cluster": func(ctx context.Context, c *Client) error { return c.LetGoLease(ctx, lease, "castoff") },
+		"get deployments kube-system/sc": func(ctx context.Context, c *Client) error { return c.Delete(ctx, seen) },
+		"deployments/scale kube-system/": func(ctx context.Context, c *Client) error { return c.Start(ctx, seen, 2) },
 		"list pods of Deployment": func(ctx context.Context, c *Client) error {
 			return c.readPods(ctx, deployment("kube-system", "scaler", image), &seen)
 		},

@@ -6,21 +6,34 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
-// ScaledError says that a HorizontalPodAutoscaler owns the replicas of a Cluster Autoscaler: castoff would fight it.
-type ScaledError struct{ Deployment, Autoscaler string }
-
-// Error names both objects and what to do.
-func (e *ScaledError) Error() string {
-	return fmt.Sprintf("Deployment %s is scaled by HorizontalPodAutoscaler %s, which could bring it back; delete the HorizontalPodAutoscaler",
-		e.Deployment, e.Autoscaler)
+// ReplacedError says that an object is not the one that was seen: it was deleted and made anew. Looking again helps.
+type ReplacedError struct {
+	// Object is kind, namespace and name.
+	Object string
 }
 
-// ReplacedError says that the Deployment is not the one that was seen: it was deleted and made anew. Looking again helps.
-type ReplacedError struct{ Deployment string }
-
-// Error names the Deployment.
+// Error names the object.
 func (e *ReplacedError) Error() string {
-	return fmt.Sprintf("Deployment %s was replaced since castoff saw it, and was left alone; castoff looks again", e.Deployment)
+	return fmt.Sprintf("%s was replaced since castoff saw it, and was left alone; castoff looks again", e.Object)
+}
+
+// RunningError says that a Cluster Autoscaler was not deleted because it runs: its pods could take the Lease once more. Stop it
+// first.
+type RunningError struct {
+	Deployment string
+	// Replicas that are asked for or reported.
+	Replicas int32
+	// Owner who may have brought it back, or empty.
+	Owner string
+}
+
+// Error names the Deployment and, if it is known, who has to let it go.
+func (e *RunningError) Error() string {
+	message := fmt.Sprintf("Deployment %s has %d replicas and was not deleted; castoff deletes a Cluster Autoscaler that is stopped", e.Deployment, e.Replicas)
+	if e.Owner != "" {
+		message += "; if it keeps coming back, remove it from " + e.Owner
+	}
+	return message
 }
 
 // hints say where a right is given that castoff's chart limits to names.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +29,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		err    error
 		want   []string
 	}{
-		"Scaled":   {"who scales it, and what to do about it", &ScaledError{Deployment: "a/b", Autoscaler: "a/keeper"}, []string{"a/b", "a/keeper", "delete"}},
-		"Replaced": {"that nothing was done, and what comes", &ReplacedError{Deployment: "a/b"}, []string{"a/b", "left alone", "looks again"}},
+		"Replaced": {"that nothing was done, and what comes", &ReplacedError{Object: "Deployment a/b"}, []string{"Deployment a/b", "left alone", "looks again"}},
+		"Running":  {"that nothing was done, and what is needed first", &RunningError{Deployment: "a/b", Replicas: 2}, []string{"a/b has 2 replicas", "not deleted", "is stopped"}},
+		"Owned":    {"who brings it back", &RunningError{Deployment: "a/b", Replicas: 2, Owner: "Helm release a/ca"}, []string{"remove it from Helm release a/ca"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,6 +53,7 @@ func TestFindFailsAsAWhole(t *testing.T) {
 	}{
 		"Pods":      {&corev1.PodList{}, "list pods of Deployment kube-system/scaler"},
 		"Lease":     {&coordinationv1.Lease{}, "get leases kube-system/cluster-autoscaler"},
+		"HPA":       {&autoscalingv2.HorizontalPodAutoscalerList{}, "list horizontalpodautoscalers of namespace kube-system"},
 		"ConfigMap": {&corev1.ConfigMap{}, "get configmaps kube-system/cluster-autoscaler-status"},
 	}
 	for name, tc := range tests {
@@ -100,12 +103,17 @@ func TestRightsThatTheChartLimits(t *testing.T) {
 		err  error
 		says string
 	}{
-		"Find":   {second(c.Find(t.Context())), "must allow the verb list on deployments"},
-		"Read":   {blind.readLease(t.Context(), &a), "get on leases of that name (chart value clusterAutoscaler.leaseNames)"},
-		"Status": {blind.readGroups(t.Context(), a.Lease, &a), "chart value clusterAutoscaler.statusConfigMapNames"},
-		"Stop":   {c.Stop(t.Context(), a), "must allow the verb get on deployments/scale"},
-		"Hold":   {c.HoldLease(t.Context(), a.Lease, "castoff"), "must allow the verb create on leases"},
-		"Strip":  {c.StripLeftovers(t.Context(), node.Name), "must allow the verb patch on nodes"},
+		"Find":            {second(c.Find(t.Context())), "must allow the verb list on deployments"},
+		"Read":            {blind.readLease(t.Context(), &a), "get on leases of that name (chart value clusterAutoscaler.leaseNames)"},
+		"Status":          {blind.readGroups(t.Context(), a.Lease, &a), "chart value clusterAutoscaler.statusConfigMapNames"},
+		"HPA":             {blind.readHPA(t.Context(), &a), "must allow the verb list on horizontalpodautoscalers"},
+		"Stop":            {c.Stop(t.Context(), a), "must allow the verb get on deployments/scale"},
+		"Start":           {c.Start(t.Context(), a, 3), "must allow the verb get on deployments/scale"},
+		"Find handlers":   {second(c.TerminationHandlers(t.Context())), "must allow the verb list on daemonsets"},
+		"Delete handlers": {c.DeleteTerminationHandler(t.Context(), inventory.TerminationHandler{Kind: "DaemonSet", Workload: a.Deployment}), "must allow the verb delete on daemonsets"},
+		"Delete":          {c.remove(t.Context(), deployment(ns, "scaler", image), "deployments"), "must allow the verb delete on deployments"},
+		"Hold":            {c.HoldLease(t.Context(), a.Lease, "castoff"), "must allow the verb create on leases"},
+		"Strip":           {c.StripLeftovers(t.Context(), node.Name), "must allow the verb patch on nodes"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

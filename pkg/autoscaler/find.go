@@ -18,15 +18,15 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
-// Client reads and stops Cluster Autoscalers.
+// Client reads, stops and starts Cluster Autoscalers, and deletes them and what goes with them.
 type Client struct {
 	client client.Client
 	live   client.Reader
 	clock  func() time.Time
 }
 
-// New gives a Client. The client writes, and lists Deployments, from a cache if it has one; live reads what proves that a
-// Cluster Autoscaler has let go (pods, Lease, status), past every cache.
+// New gives a Client. The client writes, and lists Deployments and DaemonSets, from a cache if it has one; live reads what
+// proves that a Cluster Autoscaler has let go (pods, Lease, status), and HorizontalPodAutoscalers, past every cache.
 func New(c client.Client, live client.Reader, clock func() time.Time) *Client {
 	return &Client{client: c, live: live, clock: clock}
 }
@@ -76,6 +76,9 @@ func (c *Client) read(ctx context.Context, deployment *appsv1.Deployment, contai
 		return a, err
 	}
 	if err := c.readLease(ctx, &a); err != nil {
+		return a, err
+	}
+	if err := c.readHPA(ctx, &a); err != nil {
 		return a, err
 	}
 	return a, c.readGroups(ctx, types.NamespacedName{Namespace: f.namespace, Name: f.status}, &a)

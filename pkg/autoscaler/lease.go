@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // LeaseDuration is what castoff's record says. Cluster Autoscaler 1.27 and later waits for the record's duration, not its own,
@@ -37,6 +38,22 @@ func (c *Client) HoldLease(ctx context.Context, lease types.NamespacedName, iden
 		take(&record.Spec, identity, now)
 	}
 	return wrap(c.client.Update(ctx, record), "update", "leases", lease.String())
+}
+
+// LetGoLease gives a Lease up that identity holds, as client-go's own leader election does on its way out: whoever waits for it
+// takes it within 2 s, not after LeaseDuration. A Lease that is another's, or gone, is left. It fails with a conflict if somebody
+// else wrote the Lease at the same time.
+func (c *Client) LetGoLease(ctx context.Context, lease types.NamespacedName, identity string) error {
+	record := new(coordinationv1.Lease)
+	if err := c.live.Get(ctx, lease, record); err != nil {
+		return wrap(client.IgnoreNotFound(err), "get", "leases", lease.String())
+	}
+	if ptr.Deref(record.Spec.HolderIdentity, "") != identity {
+		return nil
+	}
+	record.Spec.HolderIdentity = ptr.To("")
+	record.Spec.LeaseDurationSeconds = ptr.To[int32](1) // the least that the API allows
+	return wrap(client.IgnoreNotFound(c.client.Update(ctx, record)), "update", "leases", lease.String())
 }
 
 func take(spec *coordinationv1.LeaseSpec, identity string, now metav1.MicroTime) {
