@@ -45,8 +45,11 @@ func (c *Client) lookAtAssociation(ctx context.Context, cluster inventory.Cluste
 		if out.Association == nil {
 			continue
 		}
-		if have := aws.ToString(out.Association.RoleArn); have != roleARN {
+		switch have := aws.ToString(out.Association.RoleArn); {
+		case have != roleARN:
 			f.conflict("the %s names role %s, not %s: change it, or set spec.provisioner.identity to Existing", object, have, roleARN)
+		case ours(out.Association.Tags, cluster):
+			f.own(object, c.removeAssociation(cluster, aws.ToString(a.AssociationId), object))
 		}
 		return f, nil
 	}
@@ -75,8 +78,11 @@ func (c *Client) lookAtAccess(ctx context.Context, cluster inventory.Cluster, ro
 		return f, awsapi.Wrap(err, "eks:DescribeAccessEntry", object)
 	}
 	if err == nil && out.AccessEntry != nil {
-		if have := aws.ToString(out.AccessEntry.Type); have != entryTypeNodes {
+		switch have := aws.ToString(out.AccessEntry.Type); {
+		case have != entryTypeNodes:
 			f.conflict("the %s has type %s, with which its nodes cannot join: make it %s", object, have, entryTypeNodes)
+		case ours(out.AccessEntry.Tags, cluster):
+			f.own(object, c.removeAccess(cluster, roleARN, object))
 		}
 		return f, nil
 	}

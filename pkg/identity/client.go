@@ -7,6 +7,7 @@ package identity
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -28,6 +29,14 @@ type IAMAPI interface {
 	GetRolePolicy(context.Context, *iam.GetRolePolicyInput, ...func(*iam.Options)) (*iam.GetRolePolicyOutput, error)
 	PutRolePolicy(context.Context, *iam.PutRolePolicyInput, ...func(*iam.Options)) (*iam.PutRolePolicyOutput, error)
 	GetInstanceProfile(context.Context, *iam.GetInstanceProfileInput, ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
+	ListRolePolicies(context.Context, *iam.ListRolePoliciesInput, ...func(*iam.Options)) (*iam.ListRolePoliciesOutput, error)
+	ListInstanceProfiles(context.Context, *iam.ListInstanceProfilesInput, ...func(*iam.Options)) (*iam.ListInstanceProfilesOutput, error)
+	ListInstanceProfilesForRole(context.Context, *iam.ListInstanceProfilesForRoleInput, ...func(*iam.Options)) (*iam.ListInstanceProfilesForRoleOutput, error)
+	RemoveRoleFromInstanceProfile(context.Context, *iam.RemoveRoleFromInstanceProfileInput, ...func(*iam.Options)) (*iam.RemoveRoleFromInstanceProfileOutput, error)
+	DeleteInstanceProfile(context.Context, *iam.DeleteInstanceProfileInput, ...func(*iam.Options)) (*iam.DeleteInstanceProfileOutput, error)
+	DetachRolePolicy(context.Context, *iam.DetachRolePolicyInput, ...func(*iam.Options)) (*iam.DetachRolePolicyOutput, error)
+	DeleteRolePolicy(context.Context, *iam.DeleteRolePolicyInput, ...func(*iam.Options)) (*iam.DeleteRolePolicyOutput, error)
+	DeleteRole(context.Context, *iam.DeleteRoleInput, ...func(*iam.Options)) (*iam.DeleteRoleOutput, error)
 	SimulatePrincipalPolicy(context.Context, *iam.SimulatePrincipalPolicyInput, ...func(*iam.Options)) (*iam.SimulatePrincipalPolicyOutput, error)
 }
 
@@ -41,6 +50,8 @@ type EKSAPI interface {
 	CreatePodIdentityAssociation(context.Context, *eks.CreatePodIdentityAssociationInput, ...func(*eks.Options)) (*eks.CreatePodIdentityAssociationOutput, error)
 	DescribeAccessEntry(context.Context, *eks.DescribeAccessEntryInput, ...func(*eks.Options)) (*eks.DescribeAccessEntryOutput, error)
 	CreateAccessEntry(context.Context, *eks.CreateAccessEntryInput, ...func(*eks.Options)) (*eks.CreateAccessEntryOutput, error)
+	DeletePodIdentityAssociation(context.Context, *eks.DeletePodIdentityAssociationInput, ...func(*eks.Options)) (*eks.DeletePodIdentityAssociationOutput, error)
+	DeleteAccessEntry(context.Context, *eks.DeleteAccessEntryInput, ...func(*eks.Options)) (*eks.DeleteAccessEntryOutput, error)
 }
 
 // EC2API is what Check calls of EC2, as dry runs.
@@ -83,26 +94,32 @@ func ControllerRoleName(cluster string) string {
 	return awsapi.RoleName("KarpenterControllerRole", cluster)
 }
 
-// step is one thing that is missing, and how it is made. Steps are independent but for their order, and each can be
+// step is one thing and how it is made or taken away. Steps are independent but for their order, and each can be
 // repeated.
 type step struct {
-	missing string
-	make    func(context.Context) error
+	what string
+	do   func(context.Context) error
 }
 
 // findings are what a look came to.
 type findings struct {
-	steps     []step
+	missing   []step // to be made, in this order
+	made      []step // castoff's own, to be taken away in the opposite order
 	conflicts []string
 }
 
 func (f *findings) add(other findings) {
-	f.steps = append(f.steps, other.steps...)
+	f.missing = append(f.missing, other.missing...)
+	f.made = append(f.made, other.made...)
 	f.conflicts = append(f.conflicts, other.conflicts...)
 }
 
 func (f *findings) miss(what string, how func(context.Context) error) {
-	f.steps = append(f.steps, step{missing: what, make: how})
+	f.missing = append(f.missing, step{what, how})
+}
+
+func (f *findings) own(what string, takeAway func(context.Context) error) {
+	f.made = append(f.made, step{what, takeAway})
 }
 
 func (f *findings) conflict(format string, args ...any) {
@@ -116,11 +133,14 @@ func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster, extraNo
 	if err != nil {
 		return inventory.Identity{}, err
 	}
-	for _, s := range f.steps {
-		identity.Missing = append(identity.Missing, s.missing)
+	for _, s := range f.missing {
+		identity.Missing = append(identity.Missing, s.what)
+	}
+	for _, s := range f.made {
+		identity.Made = append(identity.Made, s.what)
 	}
 	identity.Conflict = strings.Join(f.conflicts, "; ")
-	identity.Ready = len(f.steps) == 0 && len(f.conflicts) == 0
+	identity.Ready = len(f.missing) == 0 && len(f.conflicts) == 0
 	return identity, nil
 }
 
@@ -134,15 +154,31 @@ func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster, extraNod
 	if len(f.conflicts) > 0 {
 		return inventory.Terminal(fmt.Errorf("identities of cluster %s: %s", cluster.Name, strings.Join(f.conflicts, "; ")))
 	}
-	for _, s := range f.steps {
-		if err := s.make(ctx); err != nil {
+	for _, s := range f.missing {
+		if err := s.do(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// look reads everything; the steps come in the order in which they depend on each other.
+// Remove takes away what castoff made for the cluster, what Observe lists as Made: the nodes' access, the Pod Identity
+// association, and the roles with all that is on them. What does not carry castoff's tags stays. It may be repeated, also
+// after a crash. A role that somebody put into an instance profile of their own is a terminal error, and stays whole.
+func (c *Client) Remove(ctx context.Context, cluster inventory.Cluster) error {
+	_, f, err := c.look(ctx, cluster, nil)
+	if err != nil {
+		return err
+	}
+	for _, s := range slices.Backward(f.made) {
+		if err := s.do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look reads everything; what is missing comes in the order in which its parts depend on each other.
 func (c *Client) look(ctx context.Context, cluster inventory.Cluster, extra []string) (inventory.Identity, findings, error) {
 	out := inventory.Identity{NodeRole: NodeRoleName(cluster.Name), ControllerRole: ControllerRoleName(cluster.Name)}
 	var all findings

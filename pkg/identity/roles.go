@@ -91,26 +91,33 @@ func (c *Client) lookAtRole(ctx context.Context, cluster inventory.Cluster, want
 	if err := c.lookAtInline(ctx, want, &f); err != nil {
 		return "", f, err
 	}
-	if len(f.steps) > 0 && !ours(out.Role.Tags, cluster) {
-		f = findings{conflicts: []string{foreignRole(want, f.steps)}}
+	switch {
+	case ours(tagMap(out.Role.Tags), cluster):
+		f.own("IAM role "+want.name, c.removeRole(cluster, want.name))
+	case len(f.missing) > 0:
+		f = findings{conflicts: []string{foreignRole(want, f.missing)}}
 	}
 	return aws.ToString(out.Role.Arn), f, nil
 }
 
-// ours says whether castoff made the role, and for this very cluster: one of the same name in another region has roles
-// of the same name.
-func ours(tags []iamtypes.Tag, c inventory.Cluster) bool {
-	have := map[string]string{}
+// ours says whether castoff made what carries the tags, and for this very cluster: one of the same name in another region
+// has roles of the same name.
+func ours(tags map[string]string, c inventory.Cluster) bool {
+	return tags[v1alpha1.TagManagedBy] == v1alpha1.TagManagedByValue && tags[v1alpha1.LabelCluster] == c.ARN
+}
+
+func tagMap(tags []iamtypes.Tag) map[string]string {
+	out := map[string]string{}
 	for _, t := range tags {
-		have[aws.ToString(t.Key)] = aws.ToString(t.Value)
+		out[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
-	return have[v1alpha1.TagManagedBy] == v1alpha1.TagManagedByValue && have[v1alpha1.LabelCluster] == c.ARN
+	return out
 }
 
 func foreignRole(want role, missing []step) string {
 	var lacks []string
 	for _, s := range missing {
-		lacks = append(lacks, s.missing)
+		lacks = append(lacks, s.what)
 	}
 	return fmt.Sprintf("IAM role %s was not made by castoff for this cluster and does not fit (%s): mend or rename it, or set spec.provisioner.identity to Existing",
 		want.name, strings.Join(lacks, ", "))

@@ -1,9 +1,7 @@
 package identity
 
 import (
-	"errors"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -19,43 +17,34 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/castoff-sh/castoff/e2e/awssim"
 	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
+	"github.com/castoff-sh/castoff/e2e/awssim/simtest"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // lab is a simulated AWS with cluster "harbor", and the port to it.
 type lab struct {
-	sim  *awssim.Server
-	door *simapi.Client
+	simtest.World
 	iam  *iam.Client
 	eks  *eks.Client
-	cfg  aws.Config
 	port *Client
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	sim := awssim.New(awssim.Options{Now: func() time.Time { return now }})
-	server := httptest.NewServer(sim)
-	t.Cleanup(server.Close)
-	cfg := aws.Config{
-		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), Credentials: credentials.NewStaticCredentialsProvider("castoff", "secret", ""),
-		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
-	}
-	l := &lab{sim: sim, door: simapi.NewClient(server.URL), iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg), cfg: cfg}
-	l.port = portAs(cfg)
+	l := &lab{World: simtest.Start(t)}
+	cfg := l.Config
+	l.iam, l.eks, l.port = iam.NewFromConfig(cfg), eks.NewFromConfig(cfg), portAs(cfg)
 	vpc, err := ec2.NewFromConfig(cfg).CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})
-	check(t, err)
+	simtest.Check(t, err)
 	subnet, err := ec2.NewFromConfig(cfg).CreateSubnet(t.Context(), &ec2.CreateSubnetInput{VpcId: vpc.Vpc.VpcId, AvailabilityZone: aws.String("us-east-1a"), CidrBlock: aws.String("10.0.0.0/24")})
-	check(t, err)
+	simtest.Check(t, err)
 	_, err = l.eks.CreateCluster(t.Context(), &eks.CreateClusterInput{
 		Name: aws.String("harbor"), Version: aws.String("1.34"), RoleArn: aws.String("arn:aws:iam::123456789012:role/cluster"),
 		ResourcesVpcConfig: &ekstypes.VpcConfigRequest{SubnetIds: []string{aws.ToString(subnet.Subnet.SubnetId)}},
 		AccessConfig:       &ekstypes.CreateAccessConfigRequest{AuthenticationMode: ekstypes.AuthenticationModeApiAndConfigMap},
 	})
-	check(t, err)
+	simtest.Check(t, err)
 	return l
 }
 
@@ -63,53 +52,38 @@ func portAs(cfg aws.Config) *Client {
 	return New(iam.NewFromConfig(cfg), eks.NewFromConfig(cfg), ec2.NewFromConfig(cfg), sts.NewFromConfig(cfg))
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+// portOver is the port over a network of its own.
+func (l *lab) portOver(network *http.Client) *Client {
+	cfg := l.Config
+	cfg.HTTPClient = network
+	return portAs(cfg)
 }
 
 func (l *lab) observe(t *testing.T) inventory.Identity {
 	t.Helper()
 	got, err := l.port.Observe(t.Context(), harbor, nil)
-	check(t, err)
+	simtest.Check(t, err)
 	return got
-}
-
-// writes lists the operations that changed something since the call with that number.
-func (l *lab) writes(t *testing.T, after int64) (out []string, last int64) {
-	t.Helper()
-	calls, err := l.door.Calls(t.Context(), after)
-	check(t, err)
-	last = after
-	for _, c := range calls {
-		if c.Write && c.Status == 200 && c.Operation != "SimulatePrincipalPolicy" {
-			out = append(out, c.Operation)
-		}
-		last = c.Seq
-	}
-	return out, last
 }
 
 func (l *lab) role(t *testing.T, name, trust string, tags ...iamtypes.Tag) {
 	t.Helper()
 	_, err := l.iam.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(name), AssumeRolePolicyDocument: aws.String(trust), Tags: tags})
-	check(t, err)
+	simtest.Check(t, err)
 }
 
 func (l *lab) attach(t *testing.T, role string, policies ...string) {
 	t.Helper()
 	for _, p := range policies {
 		_, err := l.iam.AttachRolePolicy(t.Context(), &iam.AttachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String("arn:aws:iam::aws:policy/" + p)})
-		check(t, err)
+		simtest.Check(t, err)
 	}
 }
 
 func (l *lab) fault(t *testing.T, f simapi.Fault) {
 	t.Helper()
-	_, err := l.door.AddFault(t.Context(), f)
-	check(t, err)
+	_, err := l.Door.AddFault(t.Context(), f)
+	simtest.Check(t, err)
 }
 
 func TestEnsureMakesEverythingOnce(t *testing.T) {
@@ -118,22 +92,26 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 	if missing.Ready || missing.Conflict != "" || len(missing.Missing) != 14 || missing.NodeRoleARN != "" {
 		t.Errorf("before: %+v", missing)
 	}
-	check(t, l.port.Ensure(t.Context(), harbor, nil))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor, nil))
 	want := inventory.Identity{
 		NodeRole: "KarpenterNodeRole-harbor", NodeRoleARN: "arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor",
 		ControllerRole: "KarpenterControllerRole-harbor", ControllerRoleARN: "arn:aws:iam::123456789012:role/KarpenterControllerRole-harbor", Ready: true,
+		Made: []string{
+			"IAM role KarpenterNodeRole-harbor", "IAM role KarpenterControllerRole-harbor", "Pod Identity association of ServiceAccount kube-system/karpenter",
+			"access entry of arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor",
+		},
 	}
 	if diff := cmp.Diff(want, l.observe(t)); diff != "" {
 		t.Errorf("after: -want +got\n%s", diff)
 	}
-	_, seq := l.writes(t, 0)
-	check(t, l.port.Ensure(t.Context(), harbor, nil))
-	if got, _ := l.writes(t, seq); len(got) != 0 {
+	_, seq := l.Writes(t, 0)
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor, nil))
+	if got, _ := l.Writes(t, seq); len(got) != 0 {
 		t.Errorf("a second Ensure wrote %v", got)
 	}
 	tags, err := l.iam.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("KarpenterNodeRole-harbor")})
-	check(t, err)
-	if !ours(tags.Role.Tags, harbor) {
+	simtest.Check(t, err)
+	if !ours(tagMap(tags.Role.Tags), harbor) {
 		t.Errorf("the role's tags are %v", tags.Role.Tags)
 	}
 }
@@ -141,19 +119,19 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 // Pod Identity really gives Karpenter's ServiceAccount the role, and a node of the node role may join.
 func TestIdentitiesAreInForce(t *testing.T) {
 	l := newLab(t)
-	check(t, l.port.Ensure(t.Context(), harbor, nil))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor, nil))
 	entry, err := l.eks.DescribeAccessEntry(t.Context(), &eks.DescribeAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: aws.String("arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor")})
-	check(t, err)
+	simtest.Check(t, err)
 	if aws.ToString(entry.AccessEntry.Type) != "EC2_LINUX" || entry.AccessEntry.Tags["castoff.sh/managed-by"] != "castoff" {
 		t.Errorf("access entry is %s with tags %v", aws.ToString(entry.AccessEntry.Type), entry.AccessEntry.Tags)
 	}
 	list, err := l.eks.ListPodIdentityAssociations(t.Context(), &eks.ListPodIdentityAssociationsInput{ClusterName: aws.String("harbor")})
-	check(t, err)
+	simtest.Check(t, err)
 	if len(list.Associations) != 1 || aws.ToString(list.Associations[0].Namespace) != "kube-system" || aws.ToString(list.Associations[0].ServiceAccount) != "karpenter" {
 		t.Errorf("associations are %+v", list.Associations)
 	}
 	attached, err := l.port.AttachedPolicies(t.Context(), "KarpenterNodeRole-harbor")
-	check(t, err)
+	simtest.Check(t, err)
 	want := []string{"arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryPullOnly", "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy", "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy", "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"}
 	if diff := cmp.Diff(want, attached); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -166,78 +144,52 @@ func TestIdentitiesAreInForce(t *testing.T) {
 func TestExtraNodePolicies(t *testing.T) {
 	l := newLab(t)
 	extra := []string{"CloudWatchAgentServerPolicy", "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"}
-	check(t, l.port.Ensure(t.Context(), harbor, extra))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor, extra))
 	attached, err := l.port.AttachedPolicies(t.Context(), "KarpenterNodeRole-harbor")
-	check(t, err)
+	simtest.Check(t, err)
 	if len(attached) != 5 || !slices.Contains(attached, "arn:aws:iam::aws:policy/CloudWatchAgentServerPolicy") {
 		t.Errorf("attached are %v, want the four and CloudWatchAgentServerPolicy", attached)
 	}
 }
 
-// cutOff is a network that fails once: the n-th request does not get there, or its reply does not come back.
-type cutOff struct {
-	n     int
-	after bool
-	count int
-}
-
-func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.count++
-	if c.count != c.n {
-		return http.DefaultTransport.RoundTrip(r)
-	}
-	if c.after {
-		resp, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		if err := resp.Body.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return nil, errors.New("the connection was cut")
-}
-
 // Whichever request is the last before a crash, made or not, the next call completes what it left.
 func TestEnsureGoesOnFromEveryCrash(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		n := 1
-		for ; ; n++ {
-			l := newLab(t)
-			network := &cutOff{n: n, after: after}
-			cfg := l.cfg
-			cfg.HTTPClient = &http.Client{Transport: network}
-			err := portAs(cfg).Ensure(t.Context(), harbor, nil)
-			if network.count < n {
-				check(t, err)
-				break
+	n := simtest.EveryCrash(t, func(t *testing.T, network *http.Client) (func(*testing.T), error) {
+		l := newLab(t)
+		err := l.portOver(network).Ensure(t.Context(), harbor, nil)
+		return func(t *testing.T) {
+			wantRetry(t, err)
+			simtest.Check(t, l.port.Ensure(t.Context(), harbor, nil))
+			if got := l.observe(t); !got.Ready || len(got.Made) != 4 {
+				t.Errorf("the next call leaves %+v", got)
 			}
-			if err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
-				t.Fatalf("request %d cut off (after: %v): error is %v, want one to retry", n, after, err)
-			}
-			check(t, l.port.Ensure(t.Context(), harbor, nil))
-			if got := l.observe(t); !got.Ready {
-				t.Errorf("request %d cut off (after: %v): the next call leaves %+v", n, after, got)
-			}
-		}
-		if n < 15 {
-			t.Errorf("Ensure made %d requests; too few to prove anything", n-1)
-		}
+		}, err
+	})
+	if n < 15 {
+		t.Errorf("Ensure made %d requests; too few to prove anything", n)
+	}
+}
+
+// wantRetry takes no error, or one that asks to try again.
+func wantRetry(t *testing.T, err error) {
+	t.Helper()
+	if inventory.ClassOf(err) != inventory.ClassRetry {
+		t.Fatalf("error is %v, want one to retry", err)
 	}
 }
 
 // What EKS made does not show at once: a repeated create finds it, and is no failure.
 func TestEnsureWhileReadsLag(t *testing.T) {
 	l := newLab(t)
-	check(t, l.door.SetSettings(t.Context(), simapi.Settings{Lag: 5 * time.Second}))
-	l.sim.Advance(10 * time.Second)
+	simtest.Check(t, l.Door.SetSettings(t.Context(), simapi.Settings{Lag: 5 * time.Second}))
+	l.Sim.Advance(10 * time.Second)
 	for range 3 {
-		check(t, l.port.Ensure(t.Context(), harbor, nil))
+		simtest.Check(t, l.port.Ensure(t.Context(), harbor, nil))
 	}
 	if l.observe(t).Ready {
 		t.Fatal("everything shows at once; the test proves nothing without lag")
 	}
-	l.sim.Advance(10 * time.Second)
+	l.Sim.Advance(10 * time.Second)
 	if got := l.observe(t); !got.Ready {
 		t.Errorf("after the lag: %+v", got)
 	}
@@ -245,19 +197,19 @@ func TestEnsureWhileReadsLag(t *testing.T) {
 
 func TestOwnRolesAreMended(t *testing.T) {
 	l := newLab(t)
-	check(t, l.port.Ensure(t.Context(), harbor, nil))
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor, nil))
 	ctx := t.Context()
 	_, err := l.iam.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String("KarpenterNodeRole-harbor"), PolicyDocument: aws.String(ControllerTrust(harbor))})
-	check(t, err)
+	simtest.Check(t, err)
 	_, err = l.iam.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: aws.String("KarpenterNodeRole-harbor"), PolicyArn: aws.String("arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy")})
-	check(t, err)
+	simtest.Check(t, err)
 	_, err = l.iam.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: aws.String("KarpenterControllerRole-harbor"), PolicyName: aws.String("KarpenterInterruption"), PolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[]}`)})
-	check(t, err)
+	simtest.Check(t, err)
 	want := []string{"trust policy of IAM role KarpenterNodeRole-harbor", "policy AmazonEKS_CNI_Policy on IAM role KarpenterNodeRole-harbor", "inline policy KarpenterInterruption of IAM role KarpenterControllerRole-harbor"}
 	if got := l.observe(t); !cmp.Equal(want, got.Missing) || got.Conflict != "" {
 		t.Fatalf("missing %v, conflict %q", got.Missing, got.Conflict)
 	}
-	check(t, l.port.Ensure(ctx, harbor, nil))
+	simtest.Check(t, l.port.Ensure(ctx, harbor, nil))
 	if got := l.observe(t); !got.Ready {
 		t.Errorf("after Ensure: %+v", got)
 	}
@@ -267,9 +219,9 @@ func TestForeignNodeRoleThatFitsIsAdopted(t *testing.T) {
 	l := newLab(t)
 	l.role(t, "KarpenterNodeRole-harbor", NodeTrust(harbor))
 	l.attach(t, "KarpenterNodeRole-harbor", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryReadOnly", "AmazonSSMManagedInstanceCore")
-	check(t, l.port.Ensure(t.Context(), harbor, nil))
-	calls, err := l.door.Calls(t.Context(), 0)
-	check(t, err)
+	simtest.Check(t, l.port.Ensure(t.Context(), harbor, nil))
+	calls, err := l.Door.Calls(t.Context(), 0)
+	simtest.Check(t, err)
 	for _, c := range calls {
 		if c.Operation == "AttachRolePolicy" && strings.Contains(string(c.Input), "PullOnly") {
 			t.Error("a role that may read the registry already was changed")
@@ -281,7 +233,7 @@ func TestForeignNodeRoleThatFitsIsAdopted(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
-	ctx := func(t *testing.T, f func() error) { t.Helper(); check(t, f()) }
+	ctx := func(t *testing.T, f func() error) { t.Helper(); simtest.Check(t, f()) }
 	cases := map[string]struct {
 		reason  string
 		set     func(*testing.T, *lab)
@@ -299,20 +251,20 @@ func TestConflicts(t *testing.T) {
 			other := harbor
 			other.Region, other.ARN = "eu-west-1", "arn:aws:eks:eu-west-1:123456789012:cluster/harbor"
 			f := l.port.newRole(other, controllerRole(other))
-			for _, s := range f.steps {
-				ctx(t, func() error { return s.make(t.Context()) })
+			for _, s := range f.missing {
+				ctx(t, func() error { return s.do(t.Context()) })
 			}
 		}, harbor, "KarpenterControllerRole-harbor was not made by castoff for this cluster"},
 		"association with another role": {"it is somebody's Karpenter", func(t *testing.T, l *lab) {
 			l.role(t, "theirs", ControllerTrust(harbor))
 			_, err := l.eks.CreatePodIdentityAssociation(t.Context(), &eks.CreatePodIdentityAssociationInput{ClusterName: aws.String("harbor"), Namespace: aws.String("kube-system"), ServiceAccount: aws.String("karpenter"), RoleArn: aws.String("arn:aws:iam::123456789012:role/theirs")})
-			check(t, err)
+			simtest.Check(t, err)
 		}, harbor, "role/theirs"},
 		"access entry of another type": {"nodes could not join", func(t *testing.T, l *lab) {
 			l.role(t, "KarpenterNodeRole-harbor", NodeTrust(harbor))
 			l.attach(t, "KarpenterNodeRole-harbor", nodePolicies...)
 			_, err := l.eks.CreateAccessEntry(t.Context(), &eks.CreateAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: aws.String("arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor"), Type: aws.String("STANDARD")})
-			check(t, err)
+			simtest.Check(t, err)
 		}, harbor, "EC2_LINUX"},
 		"aws-auth alone": {"castoff does not edit it, and says which row is missing", func(*testing.T, *lab) {}, func() inventory.Cluster {
 			c := harbor
@@ -324,9 +276,9 @@ func TestConflicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
 			tc.set(t, l)
-			_, seq := l.writes(t, 0)
+			_, seq := l.Writes(t, 0)
 			got, err := l.port.Observe(t.Context(), tc.cluster, nil)
-			check(t, err)
+			simtest.Check(t, err)
 			if got.Ready || !strings.Contains(got.Conflict, tc.says) {
 				t.Errorf("%s: ready %v, conflict %q; want false, and %q in it", tc.reason, got.Ready, got.Conflict, tc.says)
 			}
@@ -334,7 +286,7 @@ func TestConflicts(t *testing.T) {
 			if err == nil || inventory.ClassOf(err) != inventory.ClassTerminal || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%s: Ensure gives %v, want a terminal error with %q", tc.reason, err, tc.says)
 			}
-			if made, _ := l.writes(t, seq); len(made) != 0 {
+			if made, _ := l.Writes(t, seq); len(made) != 0 {
 				t.Errorf("%s: Ensure wrote %v", tc.reason, made)
 			}
 		})
@@ -381,12 +333,12 @@ func states(list []inventory.Permission) map[inventory.PermissionState][]string 
 func TestCheckOfAnIdentityThatMayEverything(t *testing.T) {
 	l := newLab(t)
 	got, err := l.port.Check(t.Context(), harbor)
-	check(t, err)
+	simtest.Check(t, err)
 	want := map[inventory.PermissionState][]string{inventory.PermissionAllowed: actionsOf(parsed(t, Policy(harbor)))}
 	if diff := cmp.Diff(want, states(got)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if made, _ := l.writes(t, 0); slices.ContainsFunc(made, func(op string) bool { return !strings.HasPrefix(op, "Create") }) || len(made) != 3 {
+	if made, _ := l.Writes(t, 0); slices.ContainsFunc(made, func(op string) bool { return !strings.HasPrefix(op, "Create") }) || len(made) != 3 {
 		t.Errorf("checking wrote: %v (the lab itself made three)", made)
 	}
 }
@@ -407,7 +359,7 @@ func TestCheckFindsWhatIsDenied(t *testing.T) {
 			l := newLab(t)
 			l.fault(t, fault)
 			got, err := l.port.Check(t.Context(), harbor)
-			check(t, err)
+			simtest.Check(t, err)
 			if diff := cmp.Diff([]string{action}, states(got)[inventory.PermissionDenied]); diff != "" {
 				t.Errorf("denied: -want +got\n%s", diff)
 			}
@@ -425,7 +377,7 @@ func TestCheckWithoutSimulation(t *testing.T) {
 	l := newLab(t)
 	l.fault(t, simapi.Fault{Service: "iam", Operation: "SimulatePrincipalPolicy", Code: "AccessDenied", Status: 403})
 	got, err := l.port.Check(t.Context(), harbor)
-	check(t, err)
+	simtest.Check(t, err)
 	by := states(got)
 	if !slices.Contains(by[inventory.PermissionNotChecked], "autoscaling:UpdateAutoScalingGroup") || !slices.Contains(by[inventory.PermissionAllowed], "eks:DescribeCluster") {
 		t.Errorf("states are %v", by)
@@ -440,24 +392,24 @@ func TestCheckWithoutSimulation(t *testing.T) {
 func TestCallerARN(t *testing.T) {
 	l := newLab(t)
 	user, err := l.port.CallerARN(t.Context())
-	check(t, err)
+	simtest.Check(t, err)
 	if user != "arn:aws:iam::123456789012:user/castoff" {
 		t.Errorf("caller is %s", user)
 	}
 	_, err = l.iam.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String("operator"), Path: aws.String("/platform/"), AssumeRolePolicyDocument: aws.String(ControllerTrust(harbor))})
-	check(t, err)
-	session, err := sts.NewFromConfig(l.cfg).AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: aws.String("arn:aws:iam::123456789012:role/platform/operator"), RoleSessionName: aws.String("s")})
-	check(t, err)
-	as := l.cfg
+	simtest.Check(t, err)
+	session, err := sts.NewFromConfig(l.Config).AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: aws.String("arn:aws:iam::123456789012:role/platform/operator"), RoleSessionName: aws.String("s")})
+	simtest.Check(t, err)
+	as := l.Config
 	as.Credentials = credentials.NewStaticCredentialsProvider(aws.ToString(session.Credentials.AccessKeyId), "secret", "token")
 	got, err := portAs(as).CallerARN(t.Context())
-	check(t, err)
+	simtest.Check(t, err)
 	if got != "arn:aws:iam::123456789012:role/platform/operator" {
 		t.Errorf("caller is %s, want the role with its path", got)
 	}
 	l.fault(t, simapi.Fault{Service: "iam", Operation: "GetRole", Code: "AccessDenied", Status: 403})
 	got, err = portAs(as).CallerARN(t.Context())
-	check(t, err)
+	simtest.Check(t, err)
 	if got != "arn:aws:iam::123456789012:role/operator" {
 		t.Errorf("caller is %s, want the role without a path when it may not be looked up", got)
 	}
