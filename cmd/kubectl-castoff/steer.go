@@ -137,6 +137,7 @@ func (ch change) print(out io.Writer, m *v1alpha1.Migration) {
 
 // write stores the spec if nobody changed the Migration since it was read: what was confirmed was about that one. Strict,
 // so that a definition older than this plugin refuses the field that it does not know: a rollback would be a mere pause.
+// Helm does not upgrade what is in a chart's crds folder, so an old definition beside a new castoff is not rare.
 func write(cmd *cobra.Command, c client.Client, before, m *v1alpha1.Migration) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	err := c.Patch(cmd.Context(), m, patch, client.FieldValidation(metav1.FieldValidationStrict))
@@ -144,7 +145,7 @@ func write(cmd *cobra.Command, c client.Client, before, m *v1alpha1.Migration) e
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("it was changed in the meantime, and nothing was written: run the command again: %w", err)
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err):
-		return fmt.Errorf("nothing was written. Is castoff in the cluster older than this plugin? helm upgrade brings its definition up to date: %w", err)
+		return fmt.Errorf("nothing was written. If castoff in the cluster is older than this plugin, bring its definition up to date with kubectl apply --server-side -f charts/castoff/crds, and then castoff: %w", err)
 	}
 	return err
 }

@@ -226,7 +226,7 @@ func TestSteerAnOlderCastoff(t *testing.T) {
 				return tc.err
 			}}, migrationNamed("prod"))
 			_, err := run(t, c, nil, "", "rollback", "prod", "--yes")
-			if !errors.Is(err, tc.err) || strings.Contains(message(err), "helm upgrade") != tc.hint {
+			if !errors.Is(err, tc.err) || strings.Contains(message(err), "charts/castoff/crds") != tc.hint {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})
