@@ -215,6 +215,8 @@ func (a *autoscalingService) deleteAutoScalingGroup(c *call, in *autoscaling.Del
 	switch {
 	case protection == types.DeletionProtectionPreventAllDeletion, protection == types.DeletionProtectionPreventForceDeletion && force:
 		return nil, validation("AutoScalingGroup %s cannot be deleted: its deletion protection is %s", g.name(), protection)
+	case g.warmPool != nil && !force:
+		return nil, errorf("ResourceInUse", "AutoScalingGroup %s cannot be deleted while it has a warm pool.", g.name()) // the API reference names force as the way
 	case len(g.members) > 0 && !force:
 		return nil, errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances or pending Spot instance request(s) still in the group.")
 	case g.busy() && !force:
@@ -224,14 +226,17 @@ func (a *autoscalingService) deleteAutoScalingGroup(c *call, in *autoscaling.Del
 	return &autoscaling.DeleteAutoScalingGroupOutput{}, nil
 }
 
-// forceDelete ends a group with its policies and their alarms. Its instances are ended without lifecycle hooks.
+// forceDelete ends a group with its policies, and with every alarm that has no other action left, as
+// DeleteAutoScalingGroup documents; DeletePolicy alone keeps such an alarm. Its instances are ended without lifecycle hooks.
 func (a *autoscalingService) forceDelete(g *scalingGroup, by string) {
 	g.deleting, g.sizes = true, sizes{}
 	for name := range g.actions {
 		_ = a.dropScheduled(g, name) // it is there
 	}
-	for name := range g.policies {
+	for name, p := range g.policies {
+		alarms := a.s.cloudwatch.withAction(aws.ToString(p.spec.PolicyARN))
 		a.dropPolicy(g, name)
+		a.dropIdle(alarms)
 	}
 	for _, m := range g.members {
 		m.endedBy = by

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	cwtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
 )
@@ -261,6 +262,30 @@ func TestStepPolicyFollowsItsAlarm(t *testing.T) {
 	}
 }
 
+// Deleting a group takes the alarms along that nothing else uses; a user's alarm that tells somebody too stays.
+func TestAlarmsOfADeletedGroup(t *testing.T) {
+	s := newScaled(t)
+	s.create(t, 0, 10, 0, nil)
+	s.track(t, nil)
+	put, err := s.as.PutScalingPolicy(ctx, &autoscaling.PutScalingPolicyInput{AutoScalingGroupName: aws.String("g"), PolicyName: aws.String("one more"), AdjustmentType: aws.String("ChangeInCapacity"), ScalingAdjustment: aws.Int32(1)})
+	ok(t, err)
+	topic := "arn:aws:sns:us-east-1:123456789012:on-call"
+	for name, actions := range map[string][]string{"scales": {*put.PolicyARN}, "tells": {*put.PolicyARN, topic}, "users": nil} {
+		_, err = cloudwatch.NewFromConfig(s.cfg).PutMetricAlarm(ctx, &cloudwatch.PutMetricAlarmInput{AlarmName: aws.String(name), Namespace: aws.String("x"), MetricName: aws.String("m"), AlarmActions: actions,
+			ComparisonOperator: cwtypes.ComparisonOperatorGreaterThanThreshold, Threshold: aws.Float64(5), EvaluationPeriods: aws.Int32(1), Period: aws.Int32(60)})
+		ok(t, err)
+	}
+	_, err = s.as.DeleteAutoScalingGroup(ctx, &autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String("g")})
+	ok(t, err)
+	left := map[string][]string{}
+	for _, al := range s.alarms(t) {
+		left[aws.ToString(al.AlarmName)] = al.AlarmActions
+	}
+	if diff := cmp.Diff(map[string][]string{"tells": {topic}, "users": nil}, left, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestPutScalingPolicyRefuses(t *testing.T) {
 	s := newScaled(t)
 	s.create(t, 1, 10, 2, nil)
@@ -388,6 +413,8 @@ func TestWarmPool(t *testing.T) {
 	if s.describe(t).WarmPoolConfiguration == nil {
 		t.Error("the group does not show its warm pool")
 	}
+	_, err = s.as.DeleteAutoScalingGroup(ctx, &autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String("g")})
+	wantCode(t, err, "ResourceInUse", "a group with a warm pool, without force")
 	_, err = s.as.DeleteWarmPool(ctx, &autoscaling.DeleteWarmPoolInput{AutoScalingGroupName: aws.String("g"), ForceDelete: aws.Bool(true)})
 	ok(t, err)
 	if s.describe(t).WarmPoolConfiguration != nil {

@@ -181,6 +181,16 @@ func (a *autoscalingService) dropPolicy(g *scalingGroup, name string) {
 	a.s.cloudwatch.removeAction(aws.ToString(p.spec.PolicyARN))
 }
 
+// dropIdle deletes those of the alarms that have no action left.
+func (a *autoscalingService) dropIdle(alarms []cwtypes.MetricAlarm) {
+	for _, al := range alarms {
+		now, ok := a.s.cloudwatch.alarms.get(aws.ToString(al.AlarmName))
+		if ok && len(now.AlarmActions)+len(now.OKActions)+len(now.InsufficientDataActions) == 0 {
+			a.s.cloudwatch.drop(aws.ToString(al.AlarmName))
+		}
+	}
+}
+
 func (a *autoscalingService) describePolicies(c *call, in *autoscaling.DescribePoliciesInput) (*autoscaling.DescribePoliciesOutput, error) {
 	var list []types.ScalingPolicy
 	for _, d := range a.shown.asOf(c.readTime()).where(nil) {

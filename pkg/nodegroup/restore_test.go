@@ -13,6 +13,8 @@ import (
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	cwtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -522,6 +524,26 @@ func (l *lab) bringBack(t *testing.T, g inventory.NodeGroup) {
 	}
 }
 
+// Who changes the sizes of the Auto Scaling group behind EKS' back sets what counts: these sizes come back, and EKS takes
+// them over as its own.
+func TestSizesThatEKSDidNotKnowComeBack(t *testing.T) {
+	l := newLab(t)
+	l.nodegroup(t, "batch", nil) // 1/5/2
+	l.update(t, l.list(t)["batch"], autoscaling.UpdateAutoScalingGroupInput{MinSize: aws.Int32(2), MaxSize: aws.Int32(9), DesiredCapacity: aws.Int32(4)})
+	l.settle()
+	before := l.list(t)["batch"]
+	l.quiet(t, before)
+	l.bringBack(t, snapshot(t, before))
+	if diff := cmp.Diff(before, l.list(t)["batch"], anew); diff != "" {
+		t.Errorf("-before +after\n%s", diff)
+	}
+	out := must[*eks.DescribeNodegroupOutput](t, "node group")(l.eks.DescribeNodegroup(t.Context(), &eks.DescribeNodegroupInput{ClusterName: aws.String("harbor"), NodegroupName: aws.String("batch")}))
+	want := &ekstypes.NodegroupScalingConfig{MinSize: aws.Int32(2), MaxSize: aws.Int32(9), DesiredSize: aws.Int32(4)}
+	if diff := cmp.Diff(want, out.Nodegroup.ScalingConfig, cmpopts.IgnoreUnexported(ekstypes.NodegroupScalingConfig{})); diff != "" {
+		t.Errorf("EKS' own: -want +got\n%s", diff)
+	}
+}
+
 // A group with everything set is taken to nothing and brought back from its record: no difference is left.
 func TestRoundTrip(t *testing.T) {
 	l := newLab(t)
@@ -530,6 +552,10 @@ func TestRoundTrip(t *testing.T) {
 	for _, name := range []string{"general", "system"} {
 		t.Run(name, func(t *testing.T) {
 			before, alarms := l.list(t)[name], l.alarms(t)
+			if name == "general" && (len(before.ScalingPolicies) != 6 || len(before.ScheduledActions) != 2 || len(before.LifecycleHooks) != 1 || len(before.Tags) != 2 || before.MixedInstances == nil ||
+				!before.Instances[0].Protected || !before.Suspends("AZRebalance") || !before.CapacityRebalance || before.MaxInstanceLifetime == 0 || len(alarms) != 6) {
+				t.Fatalf("not everything is set: %+v, alarms %v", before, alarms)
+			}
 			l.quiet(t, before)
 			quiet := l.list(t)[name]
 			if !quiet.Empty() || quiet.Desired != 0 || quiet.CapacityRebalance || quiet.MaxInstanceLifetime != 0 || len(quiet.ScheduledActions) != 0 || !quiet.Suspends(quieted...) {

@@ -750,6 +750,16 @@ func TestErrorClasses(t *testing.T) {
 		"BatchDeleteScheduledAction": func(l *lab, ctx context.Context, _ inventory.NodeGroup) error {
 			return l.port.DeleteScheduledActions(ctx, "memory", []string{"x"})
 		},
+		"ResumeProcesses": func(l *lab, ctx context.Context, _ inventory.NodeGroup) error {
+			return l.port.ResumeProcesses(ctx, "memory", []string{"Launch"})
+		},
+		"PutScheduledUpdateGroupAction": func(l *lab, ctx context.Context, _ inventory.NodeGroup) error {
+			return l.port.PutScheduledActions(ctx, "memory", []inventory.ScheduledAction{{Name: "x", Recurrence: "0 7 * * *", Max: aws.Int32(9)}})
+		},
+		"PutScalingPolicy": func(l *lab, ctx context.Context, g inventory.NodeGroup) error {
+			g.ScalingPolicies[0].Active = true
+			return l.port.EnablePolicies(ctx, g, []string{"off"})
+		},
 		"TerminateInstanceInAutoScalingGroup": func(l *lab, ctx context.Context, g inventory.NodeGroup) error {
 			return l.port.EndInstances(ctx, "memory", []string{g.Instances[0].ID})
 		},
@@ -768,6 +778,10 @@ func TestErrorClasses(t *testing.T) {
 	}
 	l := newLab(t)
 	l.group(t, "memory", nil)
+	off := tracking("off", 30)
+	off.Enabled = aws.Bool(false)
+	l.policy(t, "memory", off)
+	l.settle()
 	g := l.list(t)["memory"]
 	for operation, do := range changes {
 		for name, f := range faults {
