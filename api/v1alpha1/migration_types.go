@@ -227,6 +227,11 @@ type AcceptedRisk struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Covers says whether the risk is about this finding.
+func (a AcceptedRisk) Covers(check, object string) bool {
+	return a.Check == check && (a.Object == object || a.Object == "*")
+}
+
 // Provisioner says where Karpenter comes from.
 type Provisioner struct {
 	// source BuiltIn installs the Karpenter that is part of castoff.

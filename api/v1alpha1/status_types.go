@@ -215,7 +215,7 @@ type Operation struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Detail string `json:"detail,omitempty"`
-	// attempts counts how often the effect was asked for; a call that failed does not count again.
+	// attempts counts how often the effect had to be brought about; a call that failed or was lost does not count again.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// startTime is when it was last asked for.

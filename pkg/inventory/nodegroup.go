@@ -1,7 +1,9 @@
 package inventory
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -233,6 +235,32 @@ func (g NodeGroup) Tag(key string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// Owner names who else keeps the group, by the tags of Terraform (by convention), CloudFormation and eksctl, or by the user's
+// own word in the tag castoff.sh/owner; empty: nobody is known to. What the next apply would put back is not castoff's to delete.
+func (g NodeGroup) Owner() string {
+	tags := map[string]string{}
+	for _, t := range g.Tags {
+		tags[t.Key] = t.Value
+	}
+	if g.Managed != nil {
+		maps.Copy(tags, g.Managed.Tags)
+	}
+	switch {
+	case tags["castoff.sh/owner"] != "":
+		return tags["castoff.sh/owner"]
+	case tags["alpha.eksctl.io/nodegroup-name"] != "":
+		return "eksctl (nodegroup " + tags["alpha.eksctl.io/nodegroup-name"] + ")"
+	case tags["aws:cloudformation:stack-name"] != "":
+		return "CloudFormation (stack " + tags["aws:cloudformation:stack-name"] + ")"
+	}
+	for key, value := range tags {
+		if strings.EqualFold(key, "terraform") || (strings.EqualFold(value, "terraform") && strings.Contains(strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(key)), "managedby")) {
+			return "Terraform"
+		}
+	}
+	return ""
 }
 
 // Suspends says whether every one of the processes is suspended.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -48,6 +49,30 @@ type (
 	BeginDrain struct{ Node string }
 	// EvictPods makes one bounded pass over a node that is being drained.
 	EvictPods struct{ Node, Pool string }
+
+	// ReleaseNode puts a node back in service: what FenceNode, CordonNode and BeginDrain did, and no more, is undone.
+	ReleaseNode struct{ Node string }
+	// HoldNode keeps Cluster Autoscaler from removing a legacy node before its pods are back.
+	HoldNode struct{ Node, Pool string }
+	// RestoreNode holds a node that came back, and gives it the labels, taints and cordon of the recorded node it stands for.
+	RestoreNode struct {
+		Node, Pool string
+		From       inventory.NodeSnapshot
+	}
+	// UnmarkNode takes castoff's last marks off a legacy node.
+	UnmarkNode struct{ Node string }
+	// CordonNode keeps new pods off one of Karpenter's nodes, on the way back.
+	CordonNode struct{ Node string }
+	// LetGoLease gives Cluster Autoscaler's Lease up.
+	LetGoLease struct{ Lease types.NamespacedName }
+	// EndNodeClaim ends a drained node of Karpenter's, or a NodeClaim that never became one.
+	EndNodeClaim struct{ NodeClaim, Node string }
+	// DeleteNodePool removes a NodePool without nodes.
+	DeleteNodePool struct{ NodePool string }
+	// DeleteNodeClass removes an EC2NodeClass that no NodePool uses.
+	DeleteNodeClass struct{ NodeClass string }
+	// DeleteTerminationHandler removes an aws-node-termination-handler, whose work Karpenter's queue does.
+	DeleteTerminationHandler struct{ Handler inventory.TerminationHandler }
 )
 
 // The actions whose effects are outside the cluster's own objects.
@@ -75,12 +100,23 @@ type (
 		Group     string
 		Processes []string
 	}
-	// StopRebalance turns a group's Capacity Rebalancing off.
-	StopRebalance struct{ Group string }
-	// KeepInstances sets a group's maximum instance lifetime to 0: for ever.
-	KeepInstances struct{ Group string }
+	// SetRebalance turns a group's Capacity Rebalancing on or off.
+	SetRebalance struct {
+		Group string
+		On    bool
+	}
+	// SetLifetime sets a group's maximum instance lifetime; 0 is for ever.
+	SetLifetime struct {
+		Group   string
+		Seconds int32
+	}
 	// StopAutoscaler scales a Cluster Autoscaler Deployment to 0.
 	StopAutoscaler struct{ Autoscaler inventory.Autoscaler }
+	// StartAutoscaler scales it to as many replicas as it had.
+	StartAutoscaler struct {
+		Autoscaler inventory.Autoscaler
+		Replicas   int32
+	}
 	// SetGroupSize sets a group's sizes.
 	SetGroupSize struct {
 		Group             inventory.NodeGroup
@@ -92,32 +128,87 @@ type (
 		Group string
 		IDs   []string
 	}
+
+	// EnablePolicies lets the named scaling policies of the recorded group act again.
+	EnablePolicies struct {
+		Recorded inventory.NodeGroup
+		Names    []string
+	}
+	// PutScheduledActions makes recorded scheduled actions again.
+	PutScheduledActions struct {
+		Group   string
+		Actions []inventory.ScheduledAction
+	}
+	// ResumeProcesses resumes processes that castoff suspended.
+	ResumeProcesses struct {
+		Group     string
+		Processes []string
+	}
+	// UninstallEngine removes the engine's Helm release.
+	UninstallEngine struct{}
+	// RemoveCRDs removes Karpenter's CustomResourceDefinitions, once no object of theirs is left.
+	RemoveCRDs struct{}
+	// RemoveInterruption removes the queue and the rules that castoff made.
+	RemoveInterruption struct{}
+	// RemoveIdentity removes the roles, the association and the nodes' access that castoff made.
+	RemoveIdentity struct{}
+
+	// DeletePolicies deletes a retired group's scaling policies.
+	DeletePolicies struct {
+		Group string
+		Names []string
+	}
+	// DeleteGroup deletes an empty node group.
+	DeleteGroup struct{ Group inventory.NodeGroup }
+	// DeleteAutoscaler deletes a stopped Cluster Autoscaler's Deployment and its Lease.
+	DeleteAutoscaler struct{ Autoscaler inventory.Autoscaler }
 )
 
-func (SaveSnapshot) action()           {}
-func (MarkNode) action()               {}
-func (EnsureNodeClass) action()        {}
-func (StartCanary) action()            {}
-func (MarkCanaryPassed) action()       {}
-func (EndCanary) action()              {}
-func (HoldLease) action()              {}
-func (StripLeftovers) action()         {}
-func (EnsureNodePool) action()         {}
-func (FenceNode) action()              {}
-func (BeginDrain) action()             {}
-func (EvictPods) action()              {}
-func (DisablePolicies) action()        {}
-func (DeleteScheduledActions) action() {}
-func (EnsureInterruption) action()     {}
-func (EnsureIdentity) action()         {}
-func (InstallCRDs) action()            {}
-func (InstallEngine) action()          {}
-func (SuspendProcesses) action()       {}
-func (StopRebalance) action()          {}
-func (KeepInstances) action()          {}
-func (StopAutoscaler) action()         {}
-func (SetGroupSize) action()           {}
-func (EndInstances) action()           {}
+func (SaveSnapshot) action()             {}
+func (MarkNode) action()                 {}
+func (EnsureNodeClass) action()          {}
+func (StartCanary) action()              {}
+func (MarkCanaryPassed) action()         {}
+func (EndCanary) action()                {}
+func (HoldLease) action()                {}
+func (StripLeftovers) action()           {}
+func (EnsureNodePool) action()           {}
+func (FenceNode) action()                {}
+func (BeginDrain) action()               {}
+func (EvictPods) action()                {}
+func (ReleaseNode) action()              {}
+func (HoldNode) action()                 {}
+func (RestoreNode) action()              {}
+func (UnmarkNode) action()               {}
+func (CordonNode) action()               {}
+func (LetGoLease) action()               {}
+func (EndNodeClaim) action()             {}
+func (DeleteNodePool) action()           {}
+func (DeleteNodeClass) action()          {}
+func (DeleteTerminationHandler) action() {}
+func (DisablePolicies) action()          {}
+func (DeleteScheduledActions) action()   {}
+func (EnsureInterruption) action()       {}
+func (EnsureIdentity) action()           {}
+func (InstallCRDs) action()              {}
+func (InstallEngine) action()            {}
+func (SuspendProcesses) action()         {}
+func (SetRebalance) action()             {}
+func (SetLifetime) action()              {}
+func (StopAutoscaler) action()           {}
+func (StartAutoscaler) action()          {}
+func (SetGroupSize) action()             {}
+func (EndInstances) action()             {}
+func (EnablePolicies) action()           {}
+func (PutScheduledActions) action()      {}
+func (ResumeProcesses) action()          {}
+func (UninstallEngine) action()          {}
+func (RemoveCRDs) action()               {}
+func (RemoveInterruption) action()       {}
+func (RemoveIdentity) action()           {}
+func (DeletePolicies) action()           {}
+func (DeleteGroup) action()              {}
+func (DeleteAutoscaler) action()         {}
 
 // The kinds of ledger entries.
 const (
@@ -128,11 +219,22 @@ const (
 	kindInstallCRDs            = "InstallCRDs"
 	kindInstallEngine          = "InstallEngine"
 	kindSuspendProcesses       = "SuspendProcesses"
-	kindStopRebalance          = "StopRebalance"
-	kindKeepInstances          = "KeepInstances"
+	kindSetRebalance           = "SetRebalance"
+	kindSetLifetime            = "SetLifetime"
 	kindStopAutoscaler         = "StopAutoscaler"
+	kindStartAutoscaler        = "StartAutoscaler"
 	kindSetGroupSize           = "SetGroupSize"
 	kindEndInstances           = "EndInstances"
+	kindEnablePolicies         = "EnablePolicies"
+	kindPutScheduledActions    = "PutScheduledActions"
+	kindResumeProcesses        = "ResumeProcesses"
+	kindUninstallEngine        = "UninstallEngine"
+	kindRemoveCRDs             = "RemoveCRDs"
+	kindRemoveInterruption     = "RemoveInterruption"
+	kindRemoveIdentity         = "RemoveIdentity"
+	kindDeletePolicies         = "DeletePolicies"
+	kindDeleteGroup            = "DeleteGroup"
+	kindDeleteAutoscaler       = "DeleteAutoscaler"
 )
 
 // separator between the names in an entry's detail. Names of policies and scheduled actions may hold spaces and commas,
@@ -171,13 +273,13 @@ func (a SuspendProcesses) Entry() (kind, target, detail string) {
 }
 
 // Entry implements Ledgered.
-func (a StopRebalance) Entry() (kind, target, detail string) {
-	return kindStopRebalance, a.Group, ""
+func (a SetRebalance) Entry() (kind, target, detail string) {
+	return kindSetRebalance, a.Group, strconv.FormatBool(a.On)
 }
 
 // Entry implements Ledgered.
-func (a KeepInstances) Entry() (kind, target, detail string) {
-	return kindKeepInstances, a.Group, ""
+func (a SetLifetime) Entry() (kind, target, detail string) {
+	return kindSetLifetime, a.Group, strconv.Itoa(int(a.Seconds))
 }
 
 // Entry implements Ledgered.
@@ -193,6 +295,63 @@ func (a SetGroupSize) Entry() (kind, target, detail string) {
 // Entry implements Ledgered.
 func (a EndInstances) Entry() (kind, target, detail string) {
 	return kindEndInstances, a.Group, strings.Join(a.IDs, separator)
+}
+
+// Entry implements Ledgered.
+func (a StartAutoscaler) Entry() (kind, target, detail string) {
+	return kindStartAutoscaler, a.Autoscaler.Deployment.String(), strconv.Itoa(int(a.Replicas))
+}
+
+// Entry implements Ledgered.
+func (a EnablePolicies) Entry() (kind, target, detail string) {
+	return kindEnablePolicies, a.Recorded.AutoScalingGroup, strings.Join(a.Names, separator)
+}
+
+// Entry implements Ledgered.
+func (a PutScheduledActions) Entry() (kind, target, detail string) {
+	var names []string
+	for _, s := range a.Actions {
+		names = append(names, s.Name)
+	}
+	return kindPutScheduledActions, a.Group, strings.Join(names, separator)
+}
+
+// Entry implements Ledgered.
+func (a ResumeProcesses) Entry() (kind, target, detail string) {
+	return kindResumeProcesses, a.Group, strings.Join(a.Processes, separator)
+}
+
+// Entry implements Ledgered.
+func (UninstallEngine) Entry() (kind, target, detail string) {
+	return kindUninstallEngine, "engine", ""
+}
+
+// Entry implements Ledgered.
+func (RemoveCRDs) Entry() (kind, target, detail string) { return kindRemoveCRDs, "engine", "" }
+
+// Entry implements Ledgered.
+func (RemoveInterruption) Entry() (kind, target, detail string) {
+	return kindRemoveInterruption, "interruption", ""
+}
+
+// Entry implements Ledgered.
+func (RemoveIdentity) Entry() (kind, target, detail string) {
+	return kindRemoveIdentity, "identity", ""
+}
+
+// Entry implements Ledgered.
+func (a DeletePolicies) Entry() (kind, target, detail string) {
+	return kindDeletePolicies, a.Group, strings.Join(a.Names, separator)
+}
+
+// Entry implements Ledgered.
+func (a DeleteGroup) Entry() (kind, target, detail string) {
+	return kindDeleteGroup, a.Group.AutoScalingGroup, ""
+}
+
+// Entry implements Ledgered.
+func (a DeleteAutoscaler) Entry() (kind, target, detail string) {
+	return kindDeleteAutoscaler, a.Autoscaler.Deployment.String(), ""
 }
 
 func sizes(minimum, maximum, desired int32) string {

@@ -22,8 +22,8 @@ func TestEntries(t *testing.T) {
 		"CRDs":         {"the definitions and the release are one thing after the other", InstallCRDs{}, "InstallCRDs/engine "},
 		"Engine":       {"the definitions and the release are one thing after the other", InstallEngine{}, "InstallEngine/engine "},
 		"Processes":    {"by name", SuspendProcesses{Group: "eks-batch", Processes: []string{"Launch", "AZRebalance"}}, "SuspendProcesses/eks-batch Launch:AZRebalance"},
-		"Rebalance":    {"off is the only target", StopRebalance{Group: "eks-batch"}, "StopRebalance/eks-batch "},
-		"Lifetime":     {"for ever is the only target", KeepInstances{Group: "eks-batch"}, "KeepInstances/eks-batch "},
+		"Rebalance":    {"on or off", SetRebalance{Group: "eks-batch"}, "SetRebalance/eks-batch false"},
+		"Lifetime":     {"in seconds", SetLifetime{Group: "eks-batch", Seconds: 86400}, "SetLifetime/eks-batch 86400"},
 		"Stop":         {"a Deployment by its namespace too", StopAutoscaler{Autoscaler: anAutoscaler("ca")}, "StopAutoscaler/kube-system/ca 0"},
 		"Size":         {"a managed node group's entry is that of its Auto Scaling group, so that one change is under way on it", SetGroupSize{Group: g, Min: 0, Max: 1, Desired: 7}, "SetGroupSize/eks-batch 0/1/7"},
 		"End":          {"the ids, not their number: the entry is absolute even if the call is not", EndInstances{Group: "eks-batch", IDs: []string{"i-1", "i-2"}}, "EndInstances/eks-batch i-1:i-2"},
@@ -71,7 +71,7 @@ func TestTheSetIsClosed(t *testing.T) {
 	}
 	late := []Action{
 		DisablePolicies{}, DeleteScheduledActions{}, EnsureInterruption{}, EnsureIdentity{}, InstallCRDs{}, InstallEngine{}, SuspendProcesses{},
-		StopRebalance{}, KeepInstances{}, StopAutoscaler{}, SetGroupSize{}, EndInstances{},
+		SetRebalance{}, SetLifetime{}, StopAutoscaler{}, SetGroupSize{}, EndInstances{},
 	}
 	for _, a := range atOnce {
 		a.action()

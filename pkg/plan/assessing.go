@@ -29,6 +29,11 @@ func assessing(_ *ledger, l look) outcome {
 // unusableSnapshot stops everything: without a way back there is no way forward.
 func unusableSnapshot(l look) outcome {
 	o := outcome{until: l.now.Add(atRest)}
+	for _, a := range l.Autoscalers {
+		if l.m.Status.Snapshot != nil && renewalDue(a, l.now) {
+			o.act(HoldLease{Lease: a.Lease}) // a pool that Karpenter serves must not get a second scaler meanwhile
+		}
+	}
 	o.block(v1alpha1.ReasonSnapshotUnusable, "migration/"+l.m.Name, l.SnapshotProblem)
 	return o
 }

@@ -380,6 +380,26 @@ func tell(action Action) string {
 		return name + " " + a.Node
 	case EvictPods:
 		return name + " " + a.Node + " " + a.Pool
+	case ReleaseNode:
+		return name + " " + a.Node
+	case HoldNode:
+		return name + " " + a.Node + " " + a.Pool
+	case RestoreNode:
+		return name + " " + a.Node + " " + a.Pool + " as " + a.From.Name
+	case UnmarkNode:
+		return name + " " + a.Node
+	case CordonNode:
+		return name + " " + a.Node
+	case LetGoLease:
+		return name + " " + a.Lease.String()
+	case EndNodeClaim:
+		return name + " " + a.NodeClaim
+	case DeleteNodePool:
+		return name + " " + a.NodePool
+	case DeleteNodeClass:
+		return name + " " + a.NodeClass
+	case DeleteTerminationHandler:
+		return name + " " + a.Handler.Workload.String()
 	}
 	return "an action that tell does not know: " + name
 }

@@ -20,9 +20,9 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-// rests says that the migration is where the user asked it to be, with nothing left to do.
-func rests(d Decision) bool {
-	return d.Phase == v1alpha1.PhaseCompleted && len(d.Actions) == 0 && firstStop(d.Blockers) == nil
+// finished says that the migration is at one of its ends, with nothing left to do.
+func finished(d Decision) bool {
+	return d.Rested && (d.Phase == v1alpha1.PhaseCompleted || d.Phase == v1alpha1.PhaseRolledBack)
 }
 
 // firstStop is the first blocker that is more than worth knowing; a human's comes before what ends by itself.
@@ -39,15 +39,14 @@ func firstStop(blockers []v1alpha1.Blocker) *v1alpha1.Blocker {
 
 // why says in one condition's words what holds the migration.
 func why(d Decision) (reason, message string) {
-	if d.Phase == v1alpha1.PhasePaused {
-		return v1alpha1.ReasonPaused, "spec.paused is true: castoff changes nothing until it is false again."
-	}
 	b := firstStop(d.Blockers)
 	switch {
-	case b == nil && rests(d):
-		return v1alpha1.ReasonCompleted, "Karpenter serves every pool and no legacy node is left."
+	case b == nil && finished(d):
+		return atTheEnd(d.Phase)
+	case b == nil && d.Phase == v1alpha1.PhasePaused && d.Rested:
+		return v1alpha1.ReasonPaused, "At rest: undrained nodes are in service, and every pool has one scaler. It goes on when spec.paused is false."
 	case b == nil:
-		return v1alpha1.ReasonProgressing, "castoff is at work."
+		return v1alpha1.ReasonProgressing, atWork(d.Phase)
 	case b.Severity == v1alpha1.SeverityBlock && d.Phase == v1alpha1.PhaseAwaitingApproval:
 		return v1alpha1.ReasonAwaitingApproval, b.Message
 	case b.Reason == v1alpha1.ReasonAnotherMigrationActive:
@@ -59,9 +58,26 @@ func why(d Decision) (reason, message string) {
 	}
 }
 
+func atTheEnd(phase v1alpha1.Phase) (reason, message string) {
+	if phase == v1alpha1.PhaseRolledBack {
+		return v1alpha1.ReasonRolledBack, "Cluster Autoscaler serves every pool as before the migration. It begins again when spec.paused is false."
+	}
+	return v1alpha1.ReasonCompleted, "Karpenter serves every pool and no legacy node is left."
+}
+
+func atWork(phase v1alpha1.Phase) string {
+	switch phase {
+	case v1alpha1.PhasePaused:
+		return "castoff is coming to rest: it evicts nothing, and puts undrained nodes back in service."
+	case v1alpha1.PhaseRollingBack:
+		return "castoff is bringing the pools back to Cluster Autoscaler."
+	}
+	return "castoff is at work."
+}
+
 func ready(d Decision) metav1.Condition {
 	status := metav1.ConditionFalse
-	if rests(d) {
+	if finished(d) {
 		status = metav1.ConditionTrue
 	}
 	reason, message := why(d)
@@ -70,7 +86,7 @@ func ready(d Decision) metav1.Condition {
 
 func reconciling(d Decision) metav1.Condition {
 	reason, message := why(d)
-	if rests(d) || d.Phase == v1alpha1.PhasePaused || (Blocks(d.Blockers) && len(d.Actions) == 0) {
+	if d.Rested || (Blocks(d.Blockers) && len(d.Actions) == 0) {
 		return condition(v1alpha1.ConditionReconciling, metav1.ConditionFalse, reason, message)
 	}
 	return condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message)
@@ -78,7 +94,7 @@ func reconciling(d Decision) metav1.Condition {
 
 func stalled(d Decision) metav1.Condition {
 	reason, message := why(d)
-	if d.Phase != v1alpha1.PhasePaused && Blocks(d.Blockers) {
+	if Blocks(d.Blockers) {
 		return condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)
 	}
 	return condition(v1alpha1.ConditionStalled, metav1.ConditionFalse, reason, "Nothing needs a human.")
@@ -105,6 +121,9 @@ func snapshotTaken(l look) metav1.Condition {
 
 func provisionerReady(l look) metav1.Condition {
 	e := l.Engine
+	if sick := sickNodes(l); len(sick) > 0 {
+		return condition(v1alpha1.ConditionProvisionerReady, metav1.ConditionFalse, v1alpha1.ReasonNodesNotReady, "Not Ready: "+some(sick)+".")
+	}
 	if e.ReleaseCurrent && e.Replicas > 0 && e.ReadyReplicas > 0 && l.Interruption.Ready && l.Identity.Ready {
 		return condition(v1alpha1.ConditionProvisionerReady, metav1.ConditionTrue, v1alpha1.ReasonInstalled, "Karpenter, its queue and its identities work.")
 	}
@@ -135,13 +154,20 @@ func nodesMigrated(l look) metav1.Condition {
 	return condition(v1alpha1.ConditionNodesMigrated, metav1.ConditionTrue, v1alpha1.ReasonCompleted, "No legacy node is left.")
 }
 
+// rollbackAvailable is True until an approved deletion begins, or until something that is needed to go back is gone.
 func rollbackAvailable(l look) metav1.Condition {
+	const kind = v1alpha1.ConditionRollbackAvailable
+	missing := goneForGood(l)
 	switch {
 	case l.SnapshotProblem != "":
-		return condition(v1alpha1.ConditionRollbackAvailable, metav1.ConditionFalse, v1alpha1.ReasonSnapshotUnusable, l.SnapshotProblem)
+		return condition(kind, metav1.ConditionFalse, v1alpha1.ReasonSnapshotUnusable, l.SnapshotProblem)
 	case l.Snapshot == nil:
-		return condition(v1alpha1.ConditionRollbackAvailable, metav1.ConditionTrue, v1alpha1.ReasonNotYet, "Nothing has been changed.")
+		return condition(kind, metav1.ConditionTrue, v1alpha1.ReasonNotYet, "Nothing has been changed.")
+	case deletes(l):
+		return condition(kind, metav1.ConditionFalse, v1alpha1.ReasonDeleted, "The step Delete was approved and its retention is over: what spec.decommission says is being deleted, or is.")
+	case len(missing) > 0:
+		return condition(kind, metav1.ConditionFalse, v1alpha1.ReasonDeleted, "Gone since the snapshot was taken: "+list(missing)+".")
 	}
-	return condition(v1alpha1.ConditionRollbackAvailable, metav1.ConditionTrue, v1alpha1.ReasonTaken,
-		"The snapshot, the node groups and Cluster Autoscaler are kept: docs/runbooks/restore-by-hand.md.")
+	return condition(kind, metav1.ConditionTrue, v1alpha1.ReasonTaken,
+		"The snapshot, the node groups and Cluster Autoscaler are kept. Go back with: kubectl castoff rollback "+l.m.Name)
 }

@@ -19,7 +19,7 @@ func everyStage() map[string]*scene {
 		"Fresh": aWorld(), "Blocked": aWorld().found(noRights), "SnapshotTaken": aWorld().snapshotTaken(), "Prepared": aWorld().prepared(),
 		"Installed": aWorld().engineInstalled(), "Quiet": aWorld().quiet(), "Released": aWorld().released(), "Served": aWorld().served(),
 		"HandedOver": aWorld().handedOver(), "Shifting": aWorld().shifting().draining("general-0", 2), "OneFinished": aWorld().shifting().finished("general"),
-		"Completed": aWorld().completed(), "Empty": {}, "TwoScalers": comesBack(leads),
+		"Completed": aWorld().completed(), "Empty": {}, "TwoScalers": comesBack(itLeads),
 	}
 }
 
@@ -65,7 +65,7 @@ func TestKstatus(t *testing.T) {
 		"Approval":   {"a human is asked", aMigration().manual(), aWorld(), "FFT AwaitingApproval"},
 		"Another":    {"one of two has to go", aMigration(), aWorld().with(func(w *World) { w.OtherMigration = "older" }), "FFT AnotherMigrationActive"},
 		"Paused":     {"a pause is what the user asked for: nothing is stalled", aMigration().paused(), aWorld().shifting(), "FFF Paused"},
-		"TwoScalers": {"an owner has to scale it down", aMigration().ledger(stopped(2)), comesBack(leads), "FFT Blocked"},
+		"TwoScalers": {"an owner has to scale it down", aMigration().ledger(stops(2)), comesBack(itLeads), "FFT Blocked"},
 		"Snapshot":   {"without a way back nothing goes on", aMigration(), aWorld().with(func(w *World) { w.SnapshotProblem = "gone" }), "FFT Blocked"},
 		"Soaking":    {"a soak ends by itself", aMigration(), aWorld().shifting().finished("general"), "FTF Progressing"},
 		"LastSoak":   {"it is not over before the last soak is", aMigration(), aWorld().completed(), "FTF Progressing"},
@@ -110,7 +110,7 @@ func TestConditionsSayWhy(t *testing.T) {
 		"CAServes":          {"one scaler", aMigration(), aWorld().quiet(), v1alpha1.ConditionSingleScaler, "True ClusterAutoscalerServes", ""},
 		"KarpenterServes":   {"one scaler", aMigration(), aWorld().handedOver(), v1alpha1.ConditionSingleScaler, "True KarpenterServes", ""},
 		"HalfServed":        {"one scaler each", aMigration(), aWorld().handedOver().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[1:] }), v1alpha1.ConditionSingleScaler, "True HandingOver", "Served by Karpenter: batch."},
-		"TwoServe":          {"both are named", aMigration(), comesBack(leads), v1alpha1.ConditionSingleScaler, "False TwoScalers", "general (Karpenter and kube-system/cluster-autoscaler)"},
+		"TwoServe":          {"both are named", aMigration(), comesBack(itLeads), v1alpha1.ConditionSingleScaler, "False TwoScalers", "general (Karpenter and kube-system/cluster-autoscaler)"},
 		"NodesLeft":         {"nodes are left", aMigration(), aWorld().shifting(), v1alpha1.ConditionNodesMigrated, "False NotYet", "Legacy nodes are left."},
 		"SizesLeft":         {"sizes and soak are not nodes", aMigration(), aWorld().shifting().emptied("general", "batch"), v1alpha1.ConditionNodesMigrated, "True Completed", "No legacy node is left."},
 		"Soaking":           {"nor is one in a soak", aMigration(), aWorld().completed(), v1alpha1.ConditionNodesMigrated, "True Completed", "No legacy node is left."},

@@ -21,6 +21,8 @@ type Decision struct {
 	Operations []v1alpha1.Operation
 	// Conditions are all of them, without times.
 	Conditions []metav1.Condition
+	// Rested says that the migration is where it was asked to come to rest, with nothing left to do.
+	Rested bool
 	// Until is when to look again even if no watch wakes the reconciler; zero: never.
 	Until time.Time
 	// ETA is a guess; zero when there is nothing to guess from.

@@ -32,19 +32,6 @@ const (
 // drained instances end. Launch stays until the pool is shifted.
 var quietProcesses = []string{"AZRebalance", "ReplaceUnhealthy", "ScheduledActions", "AlarmNotification", "InstanceRefresh"}
 
-// handingOverReached: a NodePool serves a pool, or Cluster Autoscaler's Lease is castoff's.
-func handingOverReached(l look) bool {
-	if l.Snapshot == nil {
-		return false
-	}
-	for _, p := range l.pools {
-		if _, ok := nodePool(l, p.Name); ok {
-			return true
-		}
-	}
-	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return a.LeaseHolder == v1alpha1.LeaseIdentity })
-}
-
 // handingOver moves the wave: groups are quiet, then Cluster Autoscaler lets go and is seen to have let go, and only then
 // NodePools serve. The fence comes last: a cordon while Cluster Autoscaler acts makes it scale the group up to its max.
 func handingOver(led *ledger, l look) outcome {
@@ -70,17 +57,12 @@ func handingOver(led *ledger, l look) outcome {
 		return o
 	}
 	serve(&o, l)
+	for _, p := range l.pools {
+		releaseNodes(&o, *led, karpenterNodes(l, p)) // cordoned on a way back that was broken off
+	}
 	fence(&o, l)
 	o.done = o.idle()
 	return o
-}
-
-// stoppedByUs says that castoff scaled a Cluster Autoscaler to 0. From then on the way forward is the shorter one: to wait for
-// a finding or an approval here would leave the pools without any scaler.
-func stoppedByUs(led *ledger, l look) bool {
-	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool {
-		return a.Replicas == 0 && manages(a, l) && led.attempts(kindStopAutoscaler, a.Deployment.String()) > 0
-	})
 }
 
 func quietProcessesOf(o *outcome, g inventory.NodeGroup) {
@@ -94,9 +76,9 @@ func quietProcessesOf(o *outcome, g inventory.NodeGroup) {
 	case len(missing) > 0:
 		o.act(SuspendProcesses{Group: g.AutoScalingGroup, Processes: missing})
 	case g.CapacityRebalance:
-		o.act(StopRebalance{Group: g.AutoScalingGroup})
+		o.act(SetRebalance{Group: g.AutoScalingGroup, On: false})
 	case g.MaxInstanceLifetime != 0:
-		o.act(KeepInstances{Group: g.AutoScalingGroup})
+		o.act(SetLifetime{Group: g.AutoScalingGroup, Seconds: 0})
 	}
 }
 
@@ -129,11 +111,6 @@ func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
 			", and castoff does not fight over it. It evicts nothing until this Deployment is at 0 replicas: set that where it is defined.")
 	}
 	return false
-}
-
-// standby says that a Cluster Autoscaler that runs is idle, because castoff holds its Lease.
-func standby(a inventory.Autoscaler) bool {
-	return a.LeaderElect && a.LeaseHolder == v1alpha1.LeaseIdentity
 }
 
 func by(a inventory.Autoscaler) string {
@@ -197,16 +174,6 @@ func wantNodePool(p pool) *karpv1.NodePool {
 	return np
 }
 
-func nodePool(l look, pool string) (karpv1.NodePool, bool) {
-	i := slices.IndexFunc(l.Engine.NodePools, func(n karpv1.NodePool) bool {
-		return n.Labels[v1alpha1.LabelPool] == pool && n.Labels[v1alpha1.LabelCanary] == ""
-	})
-	if i < 0 {
-		return karpv1.NodePool{}, false
-	}
-	return l.Engine.NodePools[i], true
-}
-
 // fence keeps new pods off the legacy nodes; one that joined late is fenced too. Nothing is fenced before its NodePool
 // is Ready to serve what no longer fits.
 func fence(o *outcome, l look) {
@@ -232,14 +199,18 @@ func fenced(n inventory.Node, pool string) bool {
 func holdLeases(l look) outcome {
 	o := outcome{}
 	for _, a := range l.Autoscalers {
-		ours := a.LeaseHolder == v1alpha1.LeaseIdentity
 		switch {
 		case !a.LeaderElect || !manages(a, l):
-		case !ours && a.Stopped(), ours && l.now.Sub(a.LeaseRenewed) >= leaseRenewal:
+		case a.LeaseHolder != v1alpha1.LeaseIdentity && a.Stopped(), renewalDue(a, l.now):
 			o.act(HoldLease{Lease: a.Lease})
 		}
 	}
 	return o
+}
+
+// renewalDue says that castoff holds the Lease, and has to say so again.
+func renewalDue(a inventory.Autoscaler, now time.Time) bool {
+	return standby(a) && now.Sub(a.LeaseRenewed) >= leaseRenewal
 }
 
 // waveName of the one wave.
@@ -270,23 +241,6 @@ func waveStatuses(l look) []v1alpha1.WaveStatus {
 		w.ServedTime = stamp(l.now)
 	}
 	return []v1alpha1.WaveStatus{w}
-}
-
-// scalers tells how many pools have one scaler, two or none.
-func scalers(l look) (karpenter, both []string) {
-	for _, p := range l.pools {
-		if _, ok := nodePool(l, p.Name); !ok {
-			continue
-		}
-		karpenter = append(karpenter, p.Name)
-		for _, a := range l.Autoscalers {
-			active := !a.Stopped() && (!a.LeaderElect || a.LeaseHolder != v1alpha1.LeaseIdentity)
-			if active && slices.ContainsFunc(p.groups, a.Manages) {
-				both = append(both, p.Name+" (Karpenter and "+a.Deployment.String()+")")
-			}
-		}
-	}
-	return karpenter, both
 }
 
 func list(names []string) string { return strings.Join(names, ", ") }

@@ -37,12 +37,12 @@ func TestHandingOverQuietsTheGroups(t *testing.T) {
 		"Rebalance": {
 			reason: "Capacity Rebalancing ends spot instances undrained",
 			world:  aWorld().quiet().withGroup("batch", func(g *inventory.NodeGroup) { g.CapacityRebalance = true }),
-			want:   hands([]string{"StopRebalance eks-batch"}),
+			want:   hands([]string{"SetRebalance eks-batch false"}),
 		},
 		"Lifetime": {
 			reason: "a maximum lifetime ends instances undrained",
 			world:  aWorld().quiet().withGroup("general", func(g *inventory.NodeGroup) { g.MaxInstanceLifetime = 86400 }),
-			want:   hands([]string{"KeepInstances general"}),
+			want:   hands([]string{"SetLifetime general 0"}),
 		},
 		"ResumedLate": {
 			reason: "a process resumed in the middle is suspended again before the next eviction; the phase does not turn back",
@@ -71,7 +71,7 @@ func TestHandingOverQuietsTheGroups(t *testing.T) {
 		},
 		"BlockedAfterTheStop": {
 			reason:    "a finding that turns up between the stop and the first NodePool must not leave the pools without a scaler",
-			migration: aMigration().manual().ledger(stopped(1)),
+			migration: aMigration().manual().ledger(stops(1)),
 			world:     aWorld().released().found(barePod),
 			want: hands([]string{"HoldLease kube-system/cluster-autoscaler", "EnsureNodePool general target-of-general/guarded",
 				"EnsureNodePool batch target-of-batch/guarded"}),
@@ -83,7 +83,7 @@ func TestHandingOverQuietsTheGroups(t *testing.T) {
 		},
 		"BlockedWhenItIsBack": {
 			reason:    "and while it runs the pools have their scaler",
-			migration: aMigration().ledger(stopped(1)),
+			migration: aMigration().ledger(stops(1)),
 			world:     aWorld().quiet().found(barePod),
 			want:      hands(nil, "Block BarePod pod/default/debug"),
 		},
@@ -104,10 +104,10 @@ func comesBack(change func(*inventory.Autoscaler)) *scene {
 	})
 }
 
-func leads(a *inventory.Autoscaler) { a.LeaseHolder = "cluster-autoscaler-1" }
+func itLeads(a *inventory.Autoscaler) { a.LeaseHolder = "cluster-autoscaler-1" }
 
-// stopped is the ledger after Cluster Autoscaler was stopped so often.
-func stopped(times int32) v1alpha1.Operation {
+// stops is the ledger after Cluster Autoscaler was stopped so often.
+func stops(times int32) v1alpha1.Operation {
 	op := closed(operation("StopAutoscaler/kube-system/cluster-autoscaler", "0", time.Hour))
 	op.Attempts = times
 	return op
@@ -146,7 +146,7 @@ func TestHandingOverReleases(t *testing.T) {
 		},
 		"OneRunsBesideAStandby": {
 			reason: "a standby that has let go does not speak for one that leads",
-			world: comesBack(leads).with(func(w *World) {
+			world: comesBack(itLeads).with(func(w *World) {
 				standby := anAutoscaler("standby")
 				standby.LeaseHolder, standby.LeaseRenewed = v1alpha1.LeaseIdentity, noon
 				w.Autoscalers = append(w.Autoscalers, standby)
@@ -156,7 +156,7 @@ func TestHandingOverReleases(t *testing.T) {
 		},
 		"ComesBackAsStandby": {
 			reason:    "with its Lease held by castoff it is idle: warn and go on",
-			migration: aMigration().ledger(stopped(1)),
+			migration: aMigration().ledger(stops(1)),
 			world:     comesBack(func(a *inventory.Autoscaler) { a.Owner = "Argo CD application platform" }),
 			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"EvictPods general-0 general", "BeginDrain general-1"},
 				blockers: []string{"Warn AutoscalerStandby " + caObject, "Wait Draining node/general-0"}},
@@ -164,21 +164,21 @@ func TestHandingOverReleases(t *testing.T) {
 		},
 		"ComesBackAsLeader": {
 			reason:    "if it leads, evictions stop and it is scaled to 0 once more",
-			migration: aMigration().ledger(stopped(1)),
-			world:     comesBack(leads),
+			migration: aMigration().ledger(stops(1)),
+			world:     comesBack(itLeads),
 			want:      decided{phase: v1alpha1.PhaseShifting, actions: stop, blockers: []string{"Wait AutoscalerRunning " + caObject}},
 		},
 		"ComesBackWithoutElection": {
 			reason:    "--leader-elect=false ignores the Lease, whoever holds it",
-			migration: aMigration().ledger(stopped(1)),
+			migration: aMigration().ledger(stops(1)),
 			world:     comesBack(func(a *inventory.Autoscaler) { a.LeaderElect = false }),
 			want:      decided{phase: v1alpha1.PhaseShifting, actions: stop, blockers: []string{"Wait AutoscalerRunning " + caObject}},
 		},
 		"ComesBackTwice": {
 			reason:    "a third stop would be a fight: it is named with its owner, and nothing is evicted",
-			migration: aMigration().ledger(stopped(2)),
+			migration: aMigration().ledger(stops(2)),
 			world: comesBack(func(a *inventory.Autoscaler) {
-				leads(a)
+				itLeads(a)
 				a.Owner = "Helm release ca"
 			}),
 			want: decided{phase: v1alpha1.PhaseShifting, blockers: []string{"Block TwoScalers " + caObject}},
@@ -186,14 +186,14 @@ func TestHandingOverReleases(t *testing.T) {
 		},
 		"ComesBackWithoutAnOwner": {
 			reason:    "an owner that is not known is not made up",
-			migration: aMigration().ledger(stopped(2)),
-			world:     comesBack(leads),
+			migration: aMigration().ledger(stops(2)),
+			world:     comesBack(itLeads),
 			want:      decided{phase: v1alpha1.PhaseShifting, blockers: []string{"Block TwoScalers " + caObject}},
 			says:      "was scaled up again, and castoff does not fight",
 		},
 		"LetGoAfterABlock": {
 			reason:    "when its owner scaled it down, castoff goes on by itself",
-			migration: aMigration().ledger(stopped(2)),
+			migration: aMigration().ledger(stops(2)),
 			world:     aWorld().shifting().draining("general-0", 2),
 			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"EvictPods general-0 general", "BeginDrain general-1"},
 				blockers: []string{"Wait Draining node/general-0"}},
@@ -389,8 +389,8 @@ func TestScalers(t *testing.T) {
 		"After":       {"Karpenter serves", aWorld().handedOver(), []string{"general", "batch"}, nil},
 		"OnePool":     {"one pool has its NodePool", aWorld().handedOver().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[1:] }), []string{"batch"}, nil},
 		"Standby":     {"a fenced standby scales nothing", comesBack(func(*inventory.Autoscaler) {}), []string{"general", "batch"}, nil},
-		"Leader":      {"two scale", comesBack(leads), []string{"general", "batch"}, []string{"general (Karpenter and kube-system/cluster-autoscaler)", "batch (Karpenter and kube-system/cluster-autoscaler)"}},
-		"OtherGroups": {"a leader of other groups is no second scaler", comesBack(func(a *inventory.Autoscaler) { leads(a); a.Discovery, a.Static = nil, []string{"eks-batch"} }), []string{"general", "batch"}, []string{"batch (Karpenter and kube-system/cluster-autoscaler)"}},
+		"Leader":      {"two scale", comesBack(itLeads), []string{"general", "batch"}, []string{"general (Karpenter and kube-system/cluster-autoscaler)", "batch (Karpenter and kube-system/cluster-autoscaler)"}},
+		"OtherGroups": {"a leader of other groups is no second scaler", comesBack(func(a *inventory.Autoscaler) { itLeads(a); a.Discovery, a.Static = nil, []string{"eks-batch"} }), []string{"general", "batch"}, []string{"batch (Karpenter and kube-system/cluster-autoscaler)"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -417,7 +417,7 @@ func TestWaveStatuses(t *testing.T) {
 		"Waiting":     {"Cluster Autoscaler is in charge", aMigration(), aWorld().quiet(), []v1alpha1.WaveStatus{{Name: waveName, Pools: both}}},
 		"Served":      {"released and served at this look", aMigration(), aWorld().served(), []v1alpha1.WaveStatus{{Name: waveName, Pools: both, ReleasedTime: now, ServedTime: now}}},
 		"Remembered":  {"the times are those of the first look", before, aWorld().served(), []v1alpha1.WaveStatus{{Name: waveName, Pools: both, ReleasedTime: then, ServedTime: then}}},
-		"NotReleased": {"a running Cluster Autoscaler has not let go", aMigration(), comesBack(leads), []v1alpha1.WaveStatus{{Name: waveName, Pools: both, ServedTime: now}}},
+		"NotReleased": {"a running Cluster Autoscaler has not let go", aMigration(), comesBack(itLeads), []v1alpha1.WaveStatus{{Name: waveName, Pools: both, ServedTime: now}}},
 		"OneServed": {"the wave is served when every pool is", aMigration(), aWorld().served().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[1:] }),
 			[]v1alpha1.WaveStatus{{Name: waveName, Pools: both, ReleasedTime: now}}},
 	}

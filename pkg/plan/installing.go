@@ -43,8 +43,17 @@ func installing(_ *ledger, l look) outcome {
 // The hand-over's step does not run meanwhile, so the Lease is kept here: an outage may outlast the hour that it holds.
 func mendEngine(l look) outcome {
 	o := outcome{done: true}
+	if !l.Identity.Ready && l.Identity.Conflict == "" {
+		o.warn("IdentityNotReady", "role/"+l.Identity.NodeRole, "What Karpenter's nodes need to join has gone and is being made again: "+list(l.Identity.Missing)+".")
+		o.act(EnsureIdentity{})
+	}
+	if !l.Interruption.Ready && l.Interruption.Conflict == "" {
+		o.warn("InterruptionNotReady", "queue/"+l.Interruption.QueueName, "What tells Karpenter of interruptions has gone and is being made again: "+list(l.Interruption.Missing)+".")
+		o.act(EnsureInterruption{})
+	}
 	if l.Engine.ReadyReplicas == 0 {
-		o = holdLeases(l)
+		o.act(holdLeases(l).actions...)
+		o.done = false
 		o.wait("EngineNotReady", "deployment/karpenter", "Karpenter serves the pools and none of its pods is Ready: "+
 			l.Engine.DeploymentMessage+" castoff evicts nothing until one is.")
 	}

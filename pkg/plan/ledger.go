@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,30 +56,41 @@ func (l *ledger) admit(a Ledgered, now time.Time) bool {
 	return true
 }
 
-// record opens an entry; an entry of the same kind and target is reopened, so that its attempts are counted. A call that
-// failed is not counted: two refused stops must not make the next look take Cluster Autoscaler for one that came back.
+// record opens an entry; an entry of the same kind and target is reopened, and counted if its effect had been seen: a call
+// that failed or was lost must not make the next look take Cluster Autoscaler for one that came back. An opposite that
+// castoff asked for itself ends the count.
 func (l *ledger) record(id, detail string, now time.Time) {
 	start := metav1.NewTime(now)
 	entry := v1alpha1.Operation{ID: id, Detail: detail, Attempts: 1, StartTime: &start}
-	for i, op := range *l {
+	for _, op := range *l {
 		if op.ID == id {
 			entry.Attempts = op.Attempts
-			if op.Error == "" {
+			if op.DoneTime != nil {
 				entry.Attempts++
 			}
-			*l = slices.Delete(*l, i, i+1)
-			break
 		}
 	}
+	*l = slices.DeleteFunc(*l, func(op v1alpha1.Operation) bool { return op.ID == id || op.ID == opposite(id) })
 	l.prune(now)
 	*l = append(*l, entry)
 }
 
-// prune makes room for one entry: the oldest one that is not waited for goes. That of a stopped Cluster Autoscaler stays,
-// because how often it was stopped decides whether it is stopped again.
+// opposite is the entry that this one undoes.
+func opposite(id string) string {
+	kind, target, _ := strings.Cut(id, "/")
+	switch kind {
+	case kindStartAutoscaler:
+		return kindStopAutoscaler + "/" + target
+	case kindStopAutoscaler:
+		return kindStartAutoscaler + "/" + target
+	}
+	return ""
+}
+
+// prune makes room for one entry: the oldest one that is not waited for goes, and is not remembered.
 func (l *ledger) prune(now time.Time) {
 	for len(*l) >= ledgerSize {
-		i := slices.IndexFunc(*l, func(op v1alpha1.Operation) bool { return !waits(op, now) && kindOf(op) != kindStopAutoscaler })
+		i := slices.IndexFunc(*l, func(op v1alpha1.Operation) bool { return !waits(op, now) && !remembered(op) })
 		if i < 0 {
 			i = 0
 		}
@@ -86,26 +98,43 @@ func (l *ledger) prune(now time.Time) {
 	}
 }
 
+// remembered entries stay: how often a Cluster Autoscaler was stopped or started decides whether it is done again.
+func remembered(op v1alpha1.Operation) bool {
+	return kindOf(op) == kindStopAutoscaler || kindOf(op) == kindStartAutoscaler
+}
+
 // full says that no entry can be opened without forgetting one that is waited for. Entries whose patience is over do not
 // count: a crash that lost twenty effects at once would stop the migration for ever.
 func (l ledger) full(now time.Time) bool {
 	n := 0
 	for _, op := range l {
-		if waits(op, now) || kindOf(op) == kindStopAutoscaler {
+		if waits(op, now) || remembered(op) {
 			n++
 		}
 	}
 	return n >= ledgerSize
 }
 
-// attempts of an effect so far.
-func (l ledger) attempts(kind, target string) int32 {
+// entry of an effect, and whether it was asked for.
+func (l ledger) entry(kind, target string) (v1alpha1.Operation, bool) {
 	for _, op := range l {
 		if op.ID == kind+"/"+target {
-			return op.Attempts
+			return op, true
 		}
 	}
-	return 0
+	return v1alpha1.Operation{}, false
+}
+
+// attempts of an effect so far.
+func (l ledger) attempts(kind, target string) int32 {
+	op, _ := l.entry(kind, target)
+	return op.Attempts
+}
+
+// names that the last call of that kind was about.
+func (l ledger) names(kind, target string) []string {
+	op, _ := l.entry(kind, target)
+	return strings.Split(op.Detail, separator)
 }
 
 // oldestPending returns the entry that has been waited for longest. One whose patience is over and that was not asked for
@@ -162,6 +191,10 @@ func fitting(names []string) []string {
 	return names
 }
 
+func hasSchedule(g inventory.NodeGroup, name string) bool {
+	return slices.ContainsFunc(g.ScheduledActions, func(s inventory.ScheduledAction) bool { return s.Name == name })
+}
+
 // visible says whether the effect of an entry is in the world.
 func visible(op v1alpha1.Operation, w World) bool {
 	switch kindOf(op) {
@@ -173,16 +206,33 @@ func visible(op v1alpha1.Operation, w World) bool {
 		return w.Engine.CRDsCurrent
 	case kindInstallEngine:
 		return w.Engine.ReleaseCurrent
-	case kindStopAutoscaler:
-		return !slices.ContainsFunc(w.Autoscalers, func(a inventory.Autoscaler) bool {
-			return a.Deployment.String() == targetOf(op) && a.Replicas > 0
-		})
+	case kindUninstallEngine:
+		return w.Engine.Release == inventory.ReleaseMissing
+	case kindRemoveCRDs:
+		return !w.Engine.CRDs
+	case kindRemoveInterruption:
+		return len(w.Interruption.Made) == 0
+	case kindRemoveIdentity:
+		return len(w.Identity.Made) == 0
+	case kindStopAutoscaler, kindStartAutoscaler, kindDeleteAutoscaler:
+		i := slices.IndexFunc(w.Autoscalers, func(a inventory.Autoscaler) bool { return a.Deployment.String() == targetOf(op) })
+		return i < 0 || visibleOnAutoscaler(w.Autoscalers[i], op)
 	}
 	i := slices.IndexFunc(w.Groups, func(g inventory.NodeGroup) bool { return g.AutoScalingGroup == targetOf(op) })
 	if i < 0 {
 		return true // a group that is gone has every effect
 	}
 	return visibleOn(w.Groups[i], op)
+}
+
+func visibleOnAutoscaler(a inventory.Autoscaler, op v1alpha1.Operation) bool {
+	switch kindOf(op) {
+	case kindStopAutoscaler:
+		return a.Replicas == 0
+	case kindStartAutoscaler:
+		return a.Replicas > 0
+	}
+	return false
 }
 
 func visibleOn(g inventory.NodeGroup, op v1alpha1.Operation) bool {
@@ -193,15 +243,23 @@ func visibleOn(g inventory.NodeGroup, op v1alpha1.Operation) bool {
 			return p.Active && slices.Contains(names, p.Name)
 		})
 	case kindDeleteScheduledActions:
-		return !slices.ContainsFunc(g.ScheduledActions, func(s inventory.ScheduledAction) bool {
-			return slices.Contains(names, s.Name)
-		})
+		return !slices.ContainsFunc(names, func(name string) bool { return hasSchedule(g, name) })
 	case kindSuspendProcesses:
 		return g.Suspends(names...)
-	case kindStopRebalance:
-		return !g.CapacityRebalance
-	case kindKeepInstances:
-		return g.MaxInstanceLifetime == 0
+	case kindSetRebalance:
+		return op.Detail == strconv.FormatBool(g.CapacityRebalance)
+	case kindSetLifetime:
+		return op.Detail == strconv.Itoa(int(g.MaxInstanceLifetime))
+	case kindEnablePolicies:
+		return !slices.ContainsFunc(g.ScalingPolicies, func(p inventory.ScalingPolicy) bool {
+			return !p.Active && slices.Contains(names, p.Name)
+		})
+	case kindDeletePolicies:
+		return !slices.ContainsFunc(g.ScalingPolicies, func(p inventory.ScalingPolicy) bool { return slices.Contains(names, p.Name) })
+	case kindPutScheduledActions:
+		return !slices.ContainsFunc(names, func(name string) bool { return !hasSchedule(g, name) })
+	case kindResumeProcesses:
+		return !slices.ContainsFunc(g.SuspendedProcesses, func(p string) bool { return slices.Contains(names, p) })
 	case kindSetGroupSize:
 		return op.Detail == sizes(g.Min, g.Max, g.Desired)
 	case kindEndInstances:

@@ -106,10 +106,10 @@ func TestLedgerIsBounded(t *testing.T) {
 	}{
 		"Room":          {"nothing is forgotten while there is room", entries(ledgerSize-1, closed), false, "SetGroupSize/group-0"},
 		"OldestClosed":  {"the oldest closed entry makes room", entries(ledgerSize, closed), false, "SetGroupSize/group-1"},
-		"StopIsKept":    {"how often Cluster Autoscaler was stopped decides whether it is stopped again", append(ledger{stopped(1)}, entries(ledgerSize-1, closed)...), false, "StopAutoscaler/kube-system/cluster-autoscaler"},
+		"StopIsKept":    {"how often Cluster Autoscaler was stopped decides whether it is stopped again", append(ledger{stops(1)}, entries(ledgerSize-1, closed)...), false, "StopAutoscaler/kube-system/cluster-autoscaler"},
 		"PendingIsKept": {"what is under way is kept", append(entries(1, asIs), entries(ledgerSize-1, closed)...), false, "SetGroupSize/group-0"},
 		"AllPending":    {"with twenty under way nothing more is asked for", entries(ledgerSize, asIs), true, ""},
-		"PendingAndStop": {"a stop takes its place for good", append(ledger{stopped(1)}, entries(ledgerSize-1, asIs)...), true,
+		"PendingAndStop": {"a stop takes its place for good", append(ledger{stops(1)}, entries(ledgerSize-1, asIs)...), true,
 			""},
 		"AllLost":   {"twenty effects that a crash kept from being made must not stop the migration for ever", entries(ledgerSize, lost), false, "SetGroupSize/group-1"},
 		"AllFailed": {"nor must twenty that failed keep the next group from its turn", entries(ledgerSize, failed), false, "SetGroupSize/group-1"},
@@ -134,7 +134,7 @@ func TestLedgerIsBounded(t *testing.T) {
 }
 
 func TestLedgerAttempts(t *testing.T) {
-	l := ledger{stopped(2), operation("SetGroupSize/general", "0/0/0", 0)}
+	l := ledger{stops(2), operation("SetGroupSize/general", "0/0/0", 0)}
 	for target, want := range map[string]int32{"kube-system/cluster-autoscaler": 2, "kube-system/other": 0} {
 		if got := l.attempts(kindStopAutoscaler, target); got != want {
 			t.Errorf("attempts(%s) = %d, want %d: each Deployment has its own count", target, got, want)
@@ -166,7 +166,7 @@ func TestLedgerOldestPending(t *testing.T) {
 
 func TestLedgerCloses(t *testing.T) {
 	pendingOp := failed(operation("SetGroupSize/general", "1/10/3", time.Second))
-	before := []v1alpha1.Operation{pendingOp, operation("KeepInstances/general", "", time.Second), operation("SetGroupSize/eks-batch", "0/0/0", time.Second)}
+	before := []v1alpha1.Operation{pendingOp, operation("SetLifetime/general", "0", time.Second), operation("SetGroupSize/eks-batch", "0/0/0", time.Second)}
 	w := aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.MaxInstanceLifetime = 1 }).build()
 	got := openLedger(before, w, noon)
 	seen := operation("SetGroupSize/general", "1/10/3", time.Second)
@@ -198,8 +198,8 @@ func TestVisible(t *testing.T) {
 		"PolicyGone":   {"a policy that somebody deleted acts no more", "DisablePolicies/general", "cpu", scaled(), aWorld()},
 		"Schedules":    {"none of the named actions is there", "DeleteScheduledActions/general", "night", scaled(), aWorld()},
 		"Processes":    {"every named process is suspended", "SuspendProcesses/general", allQuiet, aWorld(), aWorld().quiet()},
-		"Rebalance":    {"it is off", "StopRebalance/general", "", aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.CapacityRebalance = true }), aWorld()},
-		"Lifetime":     {"it is unlimited", "KeepInstances/general", "", aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.MaxInstanceLifetime = 60 }), aWorld()},
+		"Rebalance":    {"it is off", "SetRebalance/general", "false", aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.CapacityRebalance = true }), aWorld()},
+		"Lifetime":     {"it is unlimited", "SetLifetime/general", "0", aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.MaxInstanceLifetime = 60 }), aWorld()},
 		"Sizes":        {"all three are as asked", "SetGroupSize/general", "0/10/3", aWorld(), aWorld().shifting()},
 		"Ended": {"none of the instances is in service", "EndInstances/general", "i-general-0:i-general-1", aWorld().withGroup("general", func(g *inventory.NodeGroup) {
 			g.Instances[0].Lifecycle = "Terminating"

@@ -55,8 +55,8 @@ func decide(led *ledger, l look) Decision {
 	switch {
 	case l.OtherMigration != "":
 		return another(l)
-	case l.m.Spec.Paused:
-		return paused(led, l)
+	case halted(l.m):
+		return halt(led, l)
 	}
 	d := Decision{}
 	for _, p := range phases {
@@ -64,6 +64,7 @@ func decide(led *ledger, l look) Decision {
 		d.Blockers = append(d.Blockers, o.blockers...)
 		d.Actions = append(d.Actions, o.actions...)
 		if o.done {
+			d.Until = soonest(d.Until, o.until)
 			continue
 		}
 		d.Phase, d.Until = furthest(l, p.name), o.until
@@ -75,7 +76,8 @@ func decide(led *ledger, l look) Decision {
 		}
 		return d
 	}
-	d.Phase, d.Until = v1alpha1.PhaseCompleted, l.now.Add(guard)
+	d.Phase, d.Until = v1alpha1.PhaseCompleted, soonest(d.Until, l.now.Add(guard))
+	d.Rested = len(d.Actions) == 0 && firstStop(d.Blockers) == nil
 	return d
 }
 

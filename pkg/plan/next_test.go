@@ -53,8 +53,8 @@ func TestThePhaseDoesNotTurnBack(t *testing.T) {
 		"ProcessIsResumed": {func(s *scene) {
 			s.group("general").SuspendedProcesses = append([]string{processLaunch}, quietProcesses[1:]...)
 		}, "SuspendProcesses general AZRebalance"},
-		"RebalanceIsOn":  {func(s *scene) { s.group("batch").CapacityRebalance = true }, "StopRebalance eks-batch"},
-		"LifetimeIsSet":  {func(s *scene) { s.group("batch").MaxInstanceLifetime = 86400 }, "KeepInstances eks-batch"},
+		"RebalanceIsOn":  {func(s *scene) { s.group("batch").CapacityRebalance = true }, "SetRebalance eks-batch false"},
+		"LifetimeIsSet":  {func(s *scene) { s.group("batch").MaxInstanceLifetime = 86400 }, "SetLifetime eks-batch 0"},
 		"NodePoolIsGone": {func(s *scene) { s.w.Engine.NodePools = s.w.Engine.NodePools[1:] }, "EnsureNodePool general target-of-general/guarded"},
 		"MarkIsGone":     {func(s *scene) { delete(s.node("batch-0").Annotations, v1alpha1.AnnotationLegacy) }, "MarkNode batch-0 batch"},
 		"FenceIsOpen":    {func(s *scene) { s.node("batch-0").Unschedulable = false }, "FenceNode batch-0 batch"},

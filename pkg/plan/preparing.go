@@ -71,6 +71,10 @@ func newSnapshot(l look) *inventory.Snapshot {
 	s := &inventory.Snapshot{
 		Format: inventory.SnapshotFormat, Cluster: l.Cluster.Name, Taken: l.now.UTC(), Migration: string(l.m.UID),
 		Home: l.Home, PendingPods: l.PendingPods,
+		Before: inventory.Before{
+			Release: l.Engine.Release != inventory.ReleaseMissing && l.Engine.Release != "", CRDs: l.Engine.CRDs,
+			Interruption: len(l.Interruption.Made) > 0, Identity: len(l.Identity.Made) > 0,
+		},
 	}
 	for _, p := range l.pools {
 		s.Pools = append(s.Pools, p.Pool)
@@ -97,14 +101,4 @@ func nodeSnapshots(nodes []inventory.Node, group string) []inventory.NodeSnapsho
 		}
 	}
 	return out
-}
-
-// manages says whether a Cluster Autoscaler scales any group of any pool.
-func manages(a inventory.Autoscaler, l look) bool {
-	for _, p := range l.pools {
-		if slices.ContainsFunc(p.groups, a.Manages) {
-			return true
-		}
-	}
-	return false
 }

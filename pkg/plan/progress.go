@@ -24,7 +24,7 @@ func poolStatus(l look, p pool) v1alpha1.PoolStatus {
 		Name: p.Name, NodeGroups: p.NodeGroups, Nodes: int32(p.recorded), NodesLeft: int32(len(p.nodes)),
 		StartTime: before.StartTime, DrainedTime: before.DrainedTime, CompletionTime: before.CompletionTime,
 	}
-	if np, ok := nodePool(l, p.Name); ok {
+	if np, ok := nodePool(l, p.Name); ok && !stopped(np) {
 		s.NodePool = np.Name
 	}
 	for _, n := range p.nodes {

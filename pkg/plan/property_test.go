@@ -25,7 +25,7 @@ var rules = map[string]func(*v1alpha1.Migration, World, Decision) string{
 	"only drained instances end":                      onlyDrainedEnd,
 	"one change of a group at a time":                 onePending,
 	"the status stays small":                          smallLedger,
-	"a pause is a pause":                              pauseOnlyHolds,
+	"a pause is a pause":                              settleMovesNoPod,
 	"another Migration's turn":                        otherOnlyWaits,
 	"targets are absolute and lawful":                 lawful,
 	"every action is in the ledger before it is made": recorded,
@@ -130,18 +130,14 @@ func smallLedger(_ *v1alpha1.Migration, _ World, d Decision) string {
 	return ""
 }
 
-func pauseOnlyHolds(m *v1alpha1.Migration, w World, d Decision) string {
+// settleMovesNoPod: a pause that is to settle evicts nothing, ends nothing, and fences nothing.
+func settleMovesNoPod(m *v1alpha1.Migration, _ World, d Decision) string {
+	if !m.Spec.Paused || rollsBack(m) {
+		return ""
+	}
 	for _, a := range d.Actions {
-		if !m.Spec.Paused {
-			return ""
-		}
 		switch a.(type) {
-		case HoldLease:
-		case EnsureNodePool: // the nearer side of a hand-over that was cut
-			if served(newLook(m, w, noon)) {
-				return tell(a)
-			}
-		default:
+		case EvictPods, BeginDrain, FenceNode, CordonNode, EndInstances, EndNodeClaim:
 			return tell(a)
 		}
 	}
@@ -299,7 +295,7 @@ func TestRandomWorldsReachEveryAction(t *testing.T) {
 	for _, a := range []any{
 		SaveSnapshot{}, MarkNode{}, EnsureNodeClass{}, StartCanary{}, MarkCanaryPassed{}, EndCanary{}, HoldLease{}, StripLeftovers{}, EnsureNodePool{},
 		FenceNode{}, BeginDrain{}, EvictPods{}, DisablePolicies{}, EnsureInterruption{}, EnsureIdentity{}, InstallEngine{},
-		SuspendProcesses{}, StopRebalance{}, StopAutoscaler{}, SetGroupSize{}, EndInstances{},
+		SuspendProcesses{}, SetRebalance{}, StopAutoscaler{}, SetGroupSize{}, EndInstances{},
 	} {
 		if name := reflect.TypeOf(a).Name(); acted[name] == 0 {
 			t.Errorf("no random world asks for %s", name)
@@ -390,7 +386,7 @@ func TestRulesNotice(t *testing.T) {
 		d Decision
 	}{
 		"nothing is written before the snapshot":          {m, aWorld().build(), Decision{Actions: []Action{MarkNode{}}}},
-		"one scaler":                                      {m, comesBack(leads).build(), Decision{Actions: []Action{EvictPods{}}}},
+		"one scaler":                                      {m, comesBack(itLeads).build(), Decision{Actions: []Action{EvictPods{}}}},
 		"only drained instances end":                      {m, shifting, Decision{Actions: []Action{EndInstances{Group: "general", IDs: []string{"i-general-0"}}}}},
 		"one change of a group at a time":                 {m, shifting, Decision{Operations: twice}},
 		"the status stays small":                          {m, shifting, Decision{Operations: entries(ledgerSize+1, asIs)}},

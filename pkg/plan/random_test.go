@@ -190,13 +190,13 @@ var wishes = []func(*rand.Rand, migrationOf) migrationOf{
 		m.m.Spec.Strategy.MaxUnavailableNodes, m.m.Spec.Strategy.SoakSeconds = nil, nil
 		return m
 	},
-	func(r *rand.Rand, m migrationOf) migrationOf { return m.ledger(stopped(1 + int32(r.Intn(2)))) },
+	func(r *rand.Rand, m migrationOf) migrationOf { return m.ledger(stops(1 + int32(r.Intn(2)))) },
 	randomLedger, randomLedger,
 }
 
 // randomLedger adds entries of every kind and age, and some that no castoff writes.
 func randomLedger(r *rand.Rand, m migrationOf) migrationOf {
-	kinds := []string{kindSuspendProcesses, kindSetGroupSize, kindEndInstances, kindStopRebalance, kindDisablePolicies, "Unknown"}
+	kinds := []string{kindSuspendProcesses, kindSetGroupSize, kindEndInstances, kindSetRebalance, kindDisablePolicies, "Unknown"}
 	for range r.Intn(ledgerSize) {
 		op := operation(fmt.Sprintf("%s/%s", kinds[r.Intn(len(kinds))], []string{"general", "eks-batch", "gone", ""}[r.Intn(4)]), "i-general-0", time.Duration(r.Intn(90))*time.Second)
 		if slices.ContainsFunc(m.m.Status.Operations, func(o v1alpha1.Operation) bool { return o.ID == op.ID }) || len(m.m.Status.Operations) >= ledgerSize {
@@ -307,10 +307,10 @@ func (s *scene) groupEffect(action Ledgered) {
 		g.ScheduledActions = slices.DeleteFunc(slices.Clone(g.ScheduledActions), func(x inventory.ScheduledAction) bool { return slices.Contains(a.Names, x.Name) })
 	case SuspendProcesses:
 		g.SuspendedProcesses = append(slices.Clone(g.SuspendedProcesses), a.Processes...)
-	case StopRebalance:
-		g.CapacityRebalance = false
-	case KeepInstances:
-		g.MaxInstanceLifetime = 0
+	case SetRebalance:
+		g.CapacityRebalance = a.On
+	case SetLifetime:
+		g.MaxInstanceLifetime = a.Seconds
 	case SetGroupSize:
 		g.Min, g.Max, g.Desired = a.Min, a.Max, a.Desired
 	case EndInstances:

@@ -63,28 +63,31 @@ func shiftPool(o *outcome, l look, p pool) {
 		o.until = l.now.Add(atRest)
 		return
 	}
-	if !openGroups(o, p) {
+	if !openGroups(o, l, p) {
 		return
 	}
 	drained := drainBegun(o, l, p)
 	end(o, p, drained)
-	begin(o, l, p)
+	begin(o, l, p.Name, p.nodes, p.recorded)
 	if len(p.nodes) == 0 {
 		endStrays(o, p)
 	}
 }
 
 // openGroups lets desired go down to 0 (Auto Scaling refuses a decrement below min) and launches stop.
-func openGroups(o *outcome, p pool) bool {
+func openGroups(o *outcome, l look, p pool) bool {
 	for _, g := range p.groups {
+		recorded, _ := l.Snapshot.Group(g.Name)
 		switch {
+		case g.Min != 0 && foreignMin(g, recorded.Group) && !acceptsForeignSize(l, g):
+			o.block(CheckForeignSize, "nodegroup/"+g.Name, fmt.Sprintf("Somebody set its min to %d since the snapshot was taken, and its nodes cannot go before it is 0. Set it to 0 where it is defined, or accept the risk %s for it in spec.acceptedRisks: castoff then sets it.", g.Min, CheckForeignSize))
 		case g.Min != 0:
 			o.act(SetGroupSize{Group: g, Min: 0, Max: max(g.Max, 1), Desired: g.Desired})
 		case !g.Suspends(processLaunch):
 			o.act(SuspendProcesses{Group: g.AutoScalingGroup, Processes: []string{processLaunch}})
 		}
 	}
-	return len(o.actions) == 0
+	return o.idle()
 }
 
 // drainBegun passes over the nodes being drained and returns the instances of those that are empty.
@@ -142,27 +145,27 @@ func endStrays(o *outcome, p pool) {
 	}
 }
 
-// begin starts the drain of more nodes. Pods that the last drain left without a node come first: more room is on its way,
-// and taking away more nodes would only lengthen the queue.
-func begin(o *outcome, l look, p pool) {
+// begin starts the drain of more of a pool's nodes, of which there were so many. Pods that the last drain left without a node
+// come first: more room is on its way, and taking away more nodes would only lengthen the queue.
+func begin(o *outcome, l look, pool string, nodes []inventory.Node, total int) {
 	inFlight := 0
 	var waiting []inventory.Node
-	for _, n := range p.nodes {
+	for _, n := range nodes {
 		if begun(n) {
 			inFlight++
 		} else {
 			waiting = append(waiting, n)
 		}
 	}
-	room := maxUnavailable(l.m.Spec.Strategy.MaxUnavailableNodes, p.recorded) - inFlight
+	room := maxUnavailable(l.m.Spec.Strategy.MaxUnavailableNodes, total) - inFlight
 	if len(waiting) == 0 || room <= 0 {
 		return
 	}
 	if homeless := l.PendingPods - l.Snapshot.PendingPods; homeless > 0 {
-		o.wait("PodsPending", "pool/"+p.Name, fmt.Sprintf("%d pods more than before the migration wait for a node; the next node is drained when they have one.", homeless))
+		o.wait("PodsPending", "pool/"+pool, fmt.Sprintf("%d pods more than before the migration wait for a node; the next node is drained when they have one.", homeless))
 		return
 	}
-	for _, n := range spread(waiting, p.nodes)[:min(room, len(waiting))] {
+	for _, n := range spread(waiting, nodes)[:min(room, len(waiting))] {
 		o.act(BeginDrain{Node: n.Name})
 	}
 }
@@ -202,7 +205,7 @@ func maxUnavailable(v *intstr.IntOrString, nodes int) int {
 // something is still to do.
 func settlePool(o *outcome, l look, p pool) bool {
 	for _, g := range p.groups {
-		if want := endMax(g); g.Min != 0 || g.Max != want || g.Desired != 0 {
+		if want := endMaxOf(o, l, g); g.Min != 0 || g.Max != want || g.Desired != 0 {
 			o.act(SetGroupSize{Group: g, Min: 0, Max: want, Desired: 0})
 		}
 	}
@@ -219,6 +222,16 @@ func settlePool(o *outcome, l look, p pool) bool {
 		return false
 	}
 	return true
+}
+
+// endMaxOf is the max of an emptied group; one that somebody else set since the snapshot is theirs, and stays.
+func endMaxOf(o *outcome, l look, g inventory.NodeGroup) int32 {
+	recorded, ok := l.Snapshot.Group(g.Name)
+	if !ok || acceptsForeignSize(l, g) || !foreignMax(g, recorded.Group) {
+		return endMax(g)
+	}
+	foreignSetting(o, g, fmt.Sprintf("its max is %d, and was %d", g.Max, recorded.Group.Max))
+	return g.Max
 }
 
 // endMax is the max size at the end: EKS refuses less than 1 for a managed node group.

@@ -34,6 +34,9 @@ type World struct {
 	// NodePolicies are the managed policies of the old nodes' roles, by ARN: Karpenter's nodes get them too.
 	NodePolicies []string
 
+	// TerminationHandlers are only looked for when Needs asks.
+	TerminationHandlers []inventory.TerminationHandler
+
 	// Drains holds what is left on the nodes that Needs asked about, by node name.
 	Drains map[string]inventory.DrainState
 	// PendingPods is how many pods no node has room for.
@@ -48,15 +51,22 @@ type Needs struct {
 	Preflight bool
 	// Drains are the nodes whose pods are listed.
 	Drains []string
+	// TerminationHandlers: they are looked for.
+	TerminationHandlers bool
 }
 
 // NeedsOf says what else Next will want to know, given the cheap part of the world.
 func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	l := newLook(m, w, time.Time{})
 	var n Needs
-	n.Preflight = !handingOverReached(l) || betweenPools(l)
+	n.Preflight = !halted(m) && (!handingOverReached(l) || betweenPools(l))
+	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && deletes(l)
 	for _, p := range l.pools {
-		for _, node := range p.nodes {
+		nodes := p.nodes
+		if halted(m) {
+			nodes = karpenterNodes(l, p)
+		}
+		for _, node := range nodes {
 			if begun(node) {
 				n.Drains = append(n.Drains, node.Name)
 			}

@@ -62,7 +62,7 @@ func Run(in Input, accepted []v1alpha1.AcceptedRisk) []inventory.Finding {
 
 func accept(f *inventory.Finding, accepted []v1alpha1.AcceptedRisk) {
 	for _, a := range accepted {
-		if a.Check == f.Check && (a.Object == f.Object || a.Object == "*") {
+		if a.Covers(f.Check, f.Object) {
 			f.Accepted, f.AcceptedReason = true, a.Reason
 			return
 		}

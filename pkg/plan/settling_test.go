@@ -37,7 +37,7 @@ func TestPaused(t *testing.T) {
 			world:  aWorld().shifting().withAutoscaler(old), want: paused(hold),
 		},
 		"LeaseOfAnother": {
-			reason: "the Lease of a Cluster Autoscaler that runs and leads is not taken from it", world: comesBack(leads), want: paused(nil),
+			reason: "the Lease of a Cluster Autoscaler that runs and leads is not taken from it", world: comesBack(itLeads), want: paused(nil),
 		},
 		"Standby": {
 			reason: "that of a standby is renewed",

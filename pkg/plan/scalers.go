@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// statusFresh is how old cluster-autoscaler-status may be to prove that Cluster Autoscaler serves: it writes one every scan,
+// that is every 10 s by default (Cluster Autoscaler FAQ, --scan-interval).
+const statusFresh = time.Minute
+
+// side is who scales the pools, or who is nearer to it.
+type side int
+
+const (
+	// sideAutoscaler: nothing was handed over, or all of it is back.
+	sideAutoscaler side = iota
+	// sideKarpenter: Cluster Autoscaler was told to let go, or has.
+	sideKarpenter
+	// sideReturning: the NodePools are stopped, and Cluster Autoscaler was told to run again.
+	sideReturning
+)
+
+// nearer says which side is to serve the pools when the migration comes to rest now. It goes by the world, not by the way
+// that led there: one change of hands is enough from anywhere.
+func nearer(led *ledger, l look) side {
+	active := slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return manages(a, l) && active(a) })
+	pools, serving := 0, 0
+	for _, p := range l.pools {
+		if np, ok := nodePool(l, p.Name); ok {
+			pools++
+			if !stopped(np) {
+				serving++
+			}
+		}
+	}
+	switch {
+	case serving > 0:
+		return sideKarpenter
+	case active && pools > 0:
+		return sideReturning
+	case !active && (pools > 0 || takenOver(led, l)):
+		return sideKarpenter
+	}
+	return sideAutoscaler
+}
+
+// takenOver says that castoff took the pools from Cluster Autoscaler, whether or not a NodePool serves them yet.
+func takenOver(led *ledger, l look) bool { return handingOverReached(l) || stoppedByUs(led, l) }
+
+// handingOverReached: a NodePool is there for a pool, or Cluster Autoscaler's Lease is castoff's.
+func handingOverReached(l look) bool {
+	if l.Snapshot == nil {
+		return false
+	}
+	for _, p := range l.pools {
+		if _, ok := nodePool(l, p.Name); ok {
+			return true
+		}
+	}
+	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return a.LeaseHolder == v1alpha1.LeaseIdentity })
+}
+
+// stoppedByUs says that castoff scaled a Cluster Autoscaler to 0. From then on the way forward is the shorter one: to wait for
+// a finding or an approval here would leave the pools without any scaler.
+func stoppedByUs(led *ledger, l look) bool {
+	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool {
+		return a.Replicas == 0 && manages(a, l) && led.attempts(kindStopAutoscaler, a.Deployment.String()) > 0
+	})
+}
+
+// manages says whether a Cluster Autoscaler scales any group of any pool.
+func manages(a inventory.Autoscaler, l look) bool {
+	for _, p := range l.pools {
+		if slices.ContainsFunc(p.groups, a.Manages) {
+			return true
+		}
+	}
+	return false
+}
+
+// active says that a Cluster Autoscaler is asked to run and nothing keeps it from acting.
+func active(a inventory.Autoscaler) bool { return a.Replicas > 0 && !standby(a) }
+
+// standby says that a Cluster Autoscaler that runs is idle, because castoff holds its Lease.
+func standby(a inventory.Autoscaler) bool {
+	return a.LeaderElect && a.LeaseHolder == v1alpha1.LeaseIdentity
+}
+
+// leads says that a Cluster Autoscaler serves the pools' groups that it manages: it runs, it holds its Lease, and its status
+// lists them. One that writes no status is taken at its Lease's word by the caller, after a while.
+func leads(a inventory.Autoscaler, l look) bool {
+	if !elected(a) || l.now.Sub(a.StatusTime) > statusFresh {
+		return false
+	}
+	for _, p := range l.pools {
+		for _, g := range p.groups {
+			if a.Manages(g) && !slices.Contains(a.Groups, g.AutoScalingGroup) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// elected says that a pod of it runs and, where there is an election, that somebody other than castoff won it.
+func elected(a inventory.Autoscaler) bool {
+	return a.Replicas > 0 && a.Pods > 0 && (!a.LeaderElect || (a.LeaseHolder != "" && !standby(a)))
+}
+
+// nodePool of a pool; castoff's own, and not the canary's.
+func nodePool(l look, pool string) (karpv1.NodePool, bool) {
+	i := slices.IndexFunc(l.Engine.NodePools, func(n karpv1.NodePool) bool {
+		return n.Labels[v1alpha1.LabelPool] == pool && n.Labels[v1alpha1.LabelCanary] == ""
+	})
+	if i < 0 {
+		return karpv1.NodePool{}, false
+	}
+	return l.Engine.NodePools[i], true
+}
+
+// stopped says that a NodePool may launch nothing: its nodes stay, and it serves no new pod.
+func stopped(np karpv1.NodePool) bool {
+	cpu, limited := np.Spec.Limits[corev1.ResourceCPU]
+	return limited && cpu.IsZero()
+}
+
+// scalers tells which pools Karpenter serves, and which of them a Cluster Autoscaler serves too.
+func scalers(l look) (karpenter, both []string) {
+	for _, p := range l.pools {
+		if np, ok := nodePool(l, p.Name); !ok || stopped(np) {
+			continue
+		}
+		karpenter = append(karpenter, p.Name)
+		for _, a := range l.Autoscalers {
+			if !a.Stopped() && !standby(a) && slices.ContainsFunc(p.groups, a.Manages) {
+				both = append(both, p.Name+" (Karpenter and "+a.Deployment.String()+")")
+			}
+		}
+	}
+	return karpenter, both
+}

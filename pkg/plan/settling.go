@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+)
+
+// rollsBack says that the user asked for the way back.
+func rollsBack(m *v1alpha1.Migration) bool {
+	return m.Spec.Paused && m.Spec.OnPause == v1alpha1.OnPauseRollBack
+}
+
+// halted says that the migration is not to go forward: it is paused, or it was deleted and comes to rest first.
+func halted(m *v1alpha1.Migration) bool { return m.Spec.Paused || m.DeletionTimestamp != nil }
+
+// halt comes to rest: back with Cluster Autoscaler, or wherever is nearer. Nothing is evicted from the moment that it is
+// asked for, but on the way back, from Karpenter's nodes.
+func halt(led *ledger, l look) Decision {
+	d := Decision{Phase: v1alpha1.PhasePaused, Until: l.now.Add(guard)}
+	var o outcome
+	switch {
+	case l.SnapshotProblem != "":
+		o = unusableSnapshot(l)
+	case rollsBack(l.m):
+		if o = rollingBack(led, l); o.done {
+			d.Phase = v1alpha1.PhaseRolledBack
+		} else {
+			d.Phase = v1alpha1.PhaseRollingBack
+		}
+	default:
+		o = settling(led, l)
+	}
+	d.Actions, d.Blockers, d.Rested = o.actions, o.blockers, o.done
+	if !o.done {
+		d.Until = later(o.until, l.now.Add(soon))
+	}
+	return d
+}
+
+func later(until, otherwise time.Time) time.Time {
+	if until.IsZero() {
+		return otherwise
+	}
+	return until
+}
+
+// settling puts what is not drained back in service and leaves every pool with one scaler. Before the hand-over, everything
+// done is undone; inside it, the pools go to whichever side one change of hands away; after it they stay with Karpenter, and
+// the old nodes that are left are a fixed number.
+func settling(led *ledger, l look) outcome {
+	side := nearer(led, l)
+	if side == sideAutoscaler {
+		return rollingBack(led, l)
+	}
+	o := outcome{}
+	for _, p := range l.pools {
+		releaseNodes(&o, *led, p.nodes)
+		releaseNodes(&o, *led, karpenterNodes(l, p))
+	}
+	if side == sideKarpenter {
+		settleWithKarpenter(&o, led, l)
+	} else {
+		startAutoscalers(&o, led, l)
+		restoreQuieted(&o, led, l)
+	}
+	o.done = o.idle()
+	return o
+}
+
+// settleWithKarpenter ends a hand-over that was begun, and holds what was taken over.
+func settleWithKarpenter(o *outcome, led *ledger, l look) {
+	if release(o, led, l) {
+		serve(o, l)
+	}
+	for _, p := range l.pools {
+		for _, n := range p.nodes {
+			if ending(*led, n) {
+				o.wait("InstanceEnding", "node/"+n.Name, "Its instance was asked to end before the pause.")
+			}
+		}
+	}
+}
