@@ -108,7 +108,7 @@ func (o outlook) settles() []string {
 	says := append([]string{noEviction}, o.released()...)
 	says = append(says, "With Karpenter stay "+pools(o.karpenter)+"; Cluster Autoscaler stays at 0.")
 	if o.completed() && deletes(o.Migration) {
-		says = append(says, "Nothing is deleted while it is paused.")
+		says = append(says, "Nothing is deleted while it is paused, and its retention begins anew when it is resumed.")
 	}
 	return says
 }
@@ -138,7 +138,7 @@ func rollingBack(m *v1alpha1.Migration, _ []string) (change, error) {
 	case c != nil && c.Status == metav1.ConditionUnknown:
 		ch.says = append(ch.says, "castoff does not know whether the way back is open: "+c.Message)
 	}
-	ch.says = slices.Concat(ch.says, look(m).goesBack(), blocked(m))
+	ch.says = append(ch.says, look(m).goesBack()...)
 	return ch, nil
 }
 
@@ -152,7 +152,7 @@ func (o outlook) goesBack() []string {
 		return []string{"Everything is back with Cluster Autoscaler, and stays there."}
 	}
 	says := []string{
-		"1. The node groups get their recorded sizes. " + o.comesBack() + " Karpenter serves until all are Ready.",
+		"1. The node groups get their recorded sizes, but for a min or max that somebody else set since. " + o.comesBack() + " Karpenter serves until all are Ready.",
 		"2. Cluster Autoscaler is started with the recorded replicas and takes " + pools(names(o.Status.Pools)) + "; schedules, policies and processes are as recorded.",
 		"3. Karpenter's nodes are drained. " + budgetsHold,
 		"4. Karpenter goes with what castoff made for it in AWS, but for what was there before.",
@@ -178,7 +178,10 @@ func (o outlook) comesBack() string {
 
 // resuming goes on from where the world is. onPause stays what it is: it says how the next pause is meant.
 func resuming(m *v1alpha1.Migration, _ []string) (change, error) {
-	says := append(look(m).goesOn(), blocked(m)...)
+	says := look(m).goesOn()
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionPreflightPassed); c != nil && c.Status == metav1.ConditionFalse {
+		says = append(says, "The preflight blocks it until that is mended or accepted: "+c.Reason+", "+c.Message)
+	}
 	if m.Spec.OnPause == v1alpha1.OnPauseRollBack {
 		says = append(says, "spec.onPause stays RollBack: spec.paused set by hand would go back again. kubectl castoff pause settles instead.")
 	}

@@ -24,6 +24,8 @@ type verb struct {
 	change func(m *v1alpha1.Migration, args []string) (change, error)
 	// done is the last word, when it is written.
 	done string
+	// forward verbs mean nothing to a Migration that is being deleted: it comes to rest, or goes back.
+	forward bool
 }
 
 // change is what a verb does to one Migration.
@@ -40,7 +42,7 @@ type change struct {
 
 var verbs = []verb{
 	{
-		use: "approve NAME [Start|HandOver|Delete]", args: cobra.RangeArgs(1, 2), change: approval, done: "Approved.",
+		use: "approve NAME [Start|HandOver|Delete]", args: cobra.RangeArgs(1, 2), change: approval, done: "Approved.", forward: true,
 		short: "Approve the next step of a Migration",
 		long: `Approve the next step of a Migration whose spec.approval is Manual, or the step that is named.
 
@@ -58,7 +60,7 @@ What that means for this Migration now is printed before it asks.`,
 		example: "  kubectl castoff pause prod\n  kubectl castoff pause prod --yes",
 	},
 	{
-		use: "resume NAME", args: cobra.ExactArgs(1), change: resuming, done: "Going on: kubectl get migrations -w shows how.",
+		use: "resume NAME", args: cobra.ExactArgs(1), change: resuming, done: "Going on: kubectl get migrations -w shows how.", forward: true,
 		short: "Go on with a Migration that is paused or on its way back, from where the cluster is",
 		long: `Go on with a Migration that is paused or on its way back (spec.paused: false), from where the cluster then is.
 What that means for this Migration now is printed before it asks.`,
@@ -113,10 +115,10 @@ func (a *app) steer(v verb) *cobra.Command {
 	return cmd
 }
 
-// plan is the verb's change. A Migration that is being deleted takes none: it comes to rest, whatever its spec says.
+// plan is the verb's change to the Migration.
 func (v verb) plan(m *v1alpha1.Migration, args []string) (change, error) {
-	if m.DeletionTimestamp != nil {
-		return change{}, fmt.Errorf("the Migration %s is being deleted: it comes to rest as a paused one does, and then goes. Its snapshot stays: docs/runbooks/restore-by-hand.md", m.Name)
+	if v.forward && m.DeletionTimestamp != nil {
+		return change{}, fmt.Errorf("the Migration %s is being deleted, and goes when it is at rest: it does not go forward any more. The way back is open until then: kubectl castoff rollback %[1]s", m.Name)
 	}
 	return v.change(m, args)
 }

@@ -28,6 +28,12 @@ const (
 	staysBack = "  spec.onPause stays RollBack: spec.paused set by hand would go back again. kubectl castoff pause settles instead.\n"
 )
 
+const noForward = "the Migration prod is being deleted, and goes when it is at rest: it does not go forward any more. The way back is open until then: kubectl castoff rollback prod"
+
+func beingDeleted(m *v1alpha1.Migration) {
+	m.Finalizers, m.DeletionTimestamp = []string{v1alpha1.Finalizer}, &metav1.Time{Time: now}
+}
+
 func TestSteer(t *testing.T) {
 	cases := map[string]struct {
 		reason    string
@@ -136,13 +142,25 @@ func TestSteer(t *testing.T) {
 			arguments: []string{"pause", "pord", "--yes"},
 			err:       `there is no Migration pord: kubectl get migrations lists them: migrations.castoff.sh "pord" not found`,
 		},
-		"BeingDeleted": {
-			reason: "it comes to rest whatever its spec says",
-			m: migrationNamed("prod", func(m *v1alpha1.Migration) {
-				m.Finalizers, m.DeletionTimestamp = []string{v1alpha1.Finalizer}, &metav1.Time{Time: now}
-			}),
+		"ResumeWhatIsBeingDeleted": {
+			reason:    "it comes to rest, whatever is said",
+			m:         migrationNamed("prod", paused, beingDeleted),
+			arguments: []string{"resume", "prod", "--yes"},
+			err:       noForward,
+			want:      v1alpha1.MigrationSpec{Paused: true, OnPause: v1alpha1.OnPauseSettle},
+		},
+		"ApproveWhatIsBeingDeleted": {
+			reason:    "there is no next step",
+			m:         migrationNamed("prod", beingDeleted),
+			arguments: []string{"approve", "prod", "--yes"},
+			err:       noForward,
+		},
+		"RollBackWhatIsBeingDeleted": {
+			reason:    "until it is at rest the way back can be taken",
+			m:         migrationNamed("prod", beingDeleted),
 			arguments: []string{"rollback", "prod", "--yes"},
-			err:       "the Migration prod is being deleted: it comes to rest as a paused one does, and then goes. Its snapshot stays: docs/runbooks/restore-by-hand.md",
+			out:       headOf + "rollback\n" + nothing + "Going back: kubectl get migrations -w shows how far.\n",
+			want:      v1alpha1.MigrationSpec{Paused: true, OnPause: v1alpha1.OnPauseRollBack},
 		},
 	}
 	for name, tc := range cases {

@@ -60,22 +60,14 @@ func retention(m *v1alpha1.Migration) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// retentionEnd is when castoff may delete at the earliest. A Migration that is paused has no completion time of its own, but
-// its pools keep theirs; unknown while one of them is not done.
+// retentionEnd is when castoff may delete at the earliest; unknown while the migration is not Completed. A pause and a way back
+// begin it anew.
 func retentionEnd(m *v1alpha1.Migration) (time.Time, bool) {
-	if t := m.Status.CompletionTime; t != nil {
-		return t.Add(retention(m)), true
+	t := m.Status.CompletionTime
+	if t == nil || m.Status.Phase != v1alpha1.PhaseCompleted {
+		return time.Time{}, false
 	}
-	var last time.Time
-	for _, p := range m.Status.Pools {
-		if p.CompletionTime == nil {
-			return time.Time{}, false
-		}
-		if p.CompletionTime.After(last) {
-			last = p.CompletionTime.Time
-		}
-	}
-	return last.Add(retention(m)), !last.IsZero()
+	return t.Add(retention(m)), true
 }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
