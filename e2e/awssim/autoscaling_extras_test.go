@@ -84,11 +84,36 @@ func TestScheduledActions(t *testing.T) {
 	}
 }
 
+// Two actions cannot be put with one next run; one may be changed in place, and two may fall together later.
+func TestScheduledStartsAreUnique(t *testing.T) {
+	s := newScaled(t)
+	s.create(t, 0, 6, 1, nil)
+	soon := epoch.Add(22 * time.Hour)
+	put := func(name, recurrence string, start *time.Time) error {
+		in := &autoscaling.PutScheduledUpdateGroupActionInput{AutoScalingGroupName: aws.String("g"), ScheduledActionName: aws.String(name), StartTime: start, DesiredCapacity: aws.Int32(2)}
+		if recurrence != "" {
+			in.Recurrence = aws.String(recurrence)
+		}
+		_, err := s.as.PutScheduledUpdateGroupAction(ctx, in)
+		return err
+	}
+	ok(t, put("once", "", &soon))
+	ok(t, put("once", "", &soon))
+	wantCode(t, put("twice", "", &soon), "AlreadyExists", "at the same time")
+	ok(t, put("daily", "0 3 * * *", nil))
+	wantCode(t, put("too", "0 3 */1 * *", nil), "AlreadyExists", "that recurs at the same time")
+	ok(t, put("hourly", "0 * * * *", nil))
+	s.Advance(48 * time.Hour)
+	if diff := cmp.Diff([]string{"daily", "hourly"}, s.actions(t)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestScheduledActionsAreDeleted(t *testing.T) {
 	s := newScaled(t)
 	s.create(t, 0, 6, 1, nil)
-	for _, name := range []string{"a", "b", "c"} {
-		s.putAction(t, &autoscaling.PutScheduledUpdateGroupActionInput{ScheduledActionName: aws.String(name), Recurrence: aws.String("* * * * *"), DesiredCapacity: aws.Int32(5)})
+	for name, minute := range map[string]string{"a": "10", "b": "20", "c": "30"} {
+		s.putAction(t, &autoscaling.PutScheduledUpdateGroupActionInput{ScheduledActionName: aws.String(name), Recurrence: aws.String(minute + " * * * *"), DesiredCapacity: aws.Int32(5)})
 	}
 	_, err := s.as.DeleteScheduledAction(ctx, &autoscaling.DeleteScheduledActionInput{AutoScalingGroupName: aws.String("g"), ScheduledActionName: aws.String("a")})
 	ok(t, err)

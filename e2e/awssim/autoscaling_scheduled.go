@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -32,6 +33,9 @@ func (a *autoscalingService) putScheduledAction(_ *call, in *autoscaling.PutSche
 		return nil, err
 	}
 	name := aws.ToString(in.ScheduledActionName)
+	if g.scheduledAt(spec, a.now()) {
+		return nil, errorf("AlreadyExists", "Scheduled action with this scheduled start time already exists")
+	}
 	spec.ScheduledActionARN = aws.String(a.arn("scheduledUpdateGroupAction:" + a.uuid() + ":autoScalingGroupName/" + g.name() + ":scheduledActionName/" + name))
 	if old := g.actions[name]; old != nil {
 		spec.ScheduledActionARN = old.spec.ScheduledActionARN
@@ -42,6 +46,22 @@ func (a *autoscalingService) putScheduledAction(_ *call, in *autoscaling.PutSche
 	a.schedule(g, x)
 	a.touch(g)
 	return &autoscaling.PutScheduledUpdateGroupActionOutput{}, nil
+}
+
+// scheduledAt says whether another action of the group is to run at the time at which this one would run next: start times
+// are unique when they are put, though recurring actions may fall together later.
+// https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-scheduled-scaling.html, considerations
+func (g *scalingGroup) scheduledAt(spec types.ScheduledUpdateGroupAction, now time.Time) bool {
+	next, err := nextRun(spec, now)
+	if err != nil || next.IsZero() {
+		return false
+	}
+	for name, other := range g.actions {
+		if name != aws.ToString(spec.ScheduledActionName) && next.Equal(or(other.spec.StartTime, time.Time{})) {
+			return true
+		}
+	}
+	return false
 }
 
 // schedule sets an action's next run; an action without one is over and goes.

@@ -69,9 +69,9 @@ func enable(in *autoscaling.PutScalingPolicyInput, was inventory.ScalingPolicy) 
 
 // PutScheduledActions puts the recorded scheduled actions back. An action of that name that is there already stays as it
 // is: either it was put back before, or somebody made another. A start that has passed is left out of an action that
-// recurs, and Auto Scaling reckons the next one. An action that Auto Scaling refuses for good (one that was to run once,
-// in the past; one whose end has passed) keeps none of the others back; the error names each, and is
-// inventory.Terminal.
+// recurs, and Auto Scaling reckons the next one. An action that Auto Scaling refuses keeps none of the others back, and
+// the error names each. It is inventory.Terminal when only those are left that can never come back: one that was to run
+// once, in the past, or one whose end has passed.
 func (c *Client) PutScheduledActions(ctx context.Context, asg string, actions []inventory.ScheduledAction) error {
 	if len(actions) == 0 {
 		return nil
@@ -80,19 +80,31 @@ func (c *Client) PutScheduledActions(ctx context.Context, asg string, actions []
 	if err != nil {
 		return err
 	}
-	var refused []error
+	var refused, again []error
 	for _, a := range actions {
 		if slices.ContainsFunc(there, func(b inventory.ScheduledAction) bool { return a.Name == b.Name }) {
 			continue
 		}
 		err := c.putScheduledAction(ctx, asg, a)
-		if err != nil && inventory.ClassOf(err) != inventory.ClassTerminal {
+		switch {
+		case err == nil:
+		case inventory.ClassOf(err) == inventory.ClassThrottled:
 			return err
+		case inventory.ClassOf(err) == inventory.ClassTerminal:
+			refused = append(refused, err)
+		default:
+			again = append(again, err)
 		}
-		refused = append(refused, err)
+	}
+	if len(again) > 0 {
+		return errors.Join(again...)
 	}
 	return errors.Join(refused...)
 }
+
+// codeExists is Auto Scaling's code for a scheduled action whose next run is that of another action of the group. Two that
+// recur may fall together later, and so be recorded with one start, but not be put with it.
+const codeExists = "AlreadyExists"
 
 // putScheduledAction asks with the recorded start first and lets Auto Scaling's own clock judge whether it has passed:
 // it answers a start in the past with a validation error (API reference), and shows the next run of a recurring action as
@@ -113,7 +125,11 @@ func (c *Client) putScheduledAction(ctx context.Context, asg string, a inventory
 		in.StartTime = nil
 		_, err = c.asg.PutScheduledUpdateGroupAction(ctx, in)
 	}
-	return awsapi.Wrap(err, "autoscaling:PutScheduledUpdateGroupAction", fmt.Sprintf("scheduled action %s of Auto Scaling group %s", a.Name, asg))
+	object := fmt.Sprintf("scheduled action %s of Auto Scaling group %s", a.Name, asg)
+	if awsapi.Is(err, codeExists) {
+		return fmt.Errorf("%s: another action of the group runs next at the same time, and autoscaling:PutScheduledUpdateGroupAction takes it only once they differ: it is tried again; to have it at once, put it by hand with a start of its own: %w", object, err)
+	}
+	return awsapi.Wrap(err, "autoscaling:PutScheduledUpdateGroupAction", object)
 }
 
 // ResumeProcesses resumes the named processes of the Auto Scaling group; those that run already go on, and suspended ones

@@ -316,6 +316,9 @@ func TestScheduledActionsThatCannotComeBackAsTheyWere(t *testing.T) {
 		"one of them": {"what Auto Scaling refuses for good keeps nothing else back, and is named", nil,
 			[]inventory.ScheduledAction{{Name: "once", Start: &past, Desired: five}, daily, {Name: "over", Recurrence: "0 7 * * *", End: &past, Desired: five}, {Name: "later", Start: &later, Min: five}},
 			[]inventory.ScheduledAction{{Name: "daily", Recurrence: "0 7 * * *", Desired: five, Start: &soon}, {Name: "later", Start: &later, Min: five}}, inventory.ClassTerminal, []string{"once", "over"}},
+		"fallen together": {"AWS puts no two with one next run: the rest comes back, and the second is tried again", nil,
+			[]inventory.ScheduledAction{{Name: "once", Start: &past, Desired: five}, daily, {Name: "monday", Recurrence: "0 7 * * 1", Desired: five, Start: &soon}, {Name: "later", Start: &later, Min: five}},
+			[]inventory.ScheduledAction{{Name: "daily", Recurrence: "0 7 * * *", Desired: five, Start: &soon}, {Name: "later", Start: &later, Min: five}}, inventory.ClassRetry, []string{"monday"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -374,6 +377,36 @@ func TestProcessesAreResumed(t *testing.T) {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// An action that AWS would not put beside another comes back by trying again, once their next runs differ.
+func TestScheduledActionComesBackLater(t *testing.T) {
+	l := newLab(t) // on a Sunday
+	l.group(t, "memory", nil)
+	actions := []inventory.ScheduledAction{{Name: "daily", Recurrence: "0 7 * * *", Desired: aws.Int32(5)}, {Name: "monday", Recurrence: "0 7 * * 1", Desired: aws.Int32(6)}}
+	if err := l.port.PutScheduledActions(t.Context(), "memory", actions); err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
+		t.Fatalf("error is %v, want one to be tried again", err)
+	}
+	l.sim.Advance(24 * time.Hour)
+	if err := l.port.PutScheduledActions(t.Context(), "memory", actions); err != nil {
+		t.Fatal(err)
+	}
+	l.settle()
+	if got := l.list(t)["memory"].ScheduledActions; len(got) != 2 {
+		t.Errorf("actions are %+v, want both", got)
+	}
+}
+
+func TestPuttingActionsStopsWhenThrottled(t *testing.T) {
+	l := newLab(t)
+	l.group(t, "memory", nil)
+	l.fault(t, simapi.Fault{Service: "autoscaling", Operation: "PutScheduledUpdateGroupAction", Code: "Throttling", Times: 1})
+	_, seq := l.calls(t, 0)
+	err := l.port.PutScheduledActions(t.Context(), "memory", []inventory.ScheduledAction{{Name: "a", Recurrence: "0 7 * * *", Min: aws.Int32(1)}, {Name: "b", Recurrence: "0 8 * * *", Min: aws.Int32(1)}})
+	count, _ := l.calls(t, seq)
+	if inventory.ClassOf(err) != inventory.ClassThrottled || count["autoscaling.PutScheduledUpdateGroupAction"] != 1 {
+		t.Errorf("error is %v after %v, want one call, throttled", err, count)
 	}
 }
 

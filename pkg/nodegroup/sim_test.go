@@ -484,13 +484,11 @@ func TestPoliciesAreDisabledAndKept(t *testing.T) {
 func TestScheduledActionsAreDeleted(t *testing.T) {
 	l := newLab(t)
 	l.group(t, "memory", nil)
-	for _, name := range []string{"morning", "evening"} {
-		must[*autoscaling.PutScheduledUpdateGroupActionOutput](t, "action")(l.asg.PutScheduledUpdateGroupAction(t.Context(), &autoscaling.PutScheduledUpdateGroupActionInput{
-			AutoScalingGroupName: aws.String("memory"), ScheduledActionName: aws.String(name), Recurrence: aws.String("0 7 * * *"), DesiredCapacity: aws.Int32(5),
-		}))
+	for name, at := range map[string]string{"morning": "0 7 * * *", "evening": "0 19 * * *"} {
+		l.schedule(t, "memory", &autoscaling.PutScheduledUpdateGroupActionInput{ScheduledActionName: aws.String(name), Recurrence: aws.String(at), DesiredCapacity: aws.Int32(5)})
 	}
 	actions := l.list(t)["memory"].ScheduledActions
-	if len(actions) != 2 || actions[0].Name != "evening" || actions[0].Recurrence != "0 7 * * *" || aws.ToInt32(actions[0].Desired) != 5 || actions[0].Min != nil {
+	if len(actions) != 2 || actions[0].Name != "evening" || actions[0].Recurrence != "0 19 * * *" || aws.ToInt32(actions[0].Desired) != 5 || actions[0].Min != nil {
 		t.Fatalf("actions are %+v", actions)
 	}
 	for range 2 {
