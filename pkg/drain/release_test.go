@@ -19,17 +19,17 @@ import (
 )
 
 // act is one thing that castoff does to node "old".
-type act func(*Drainer, context.Context) error
+type act func(context.Context, *Drainer) error
 
-func mark(d *Drainer, ctx context.Context) error      { return d.Mark(ctx, "old", "general") }
-func fenceIt(d *Drainer, ctx context.Context) error   { return d.Fence(ctx, "old", "general") }
-func cordonIt(d *Drainer, ctx context.Context) error  { return d.Cordon(ctx, "old") }
-func beginIt(d *Drainer, ctx context.Context) error   { return d.Begin(ctx, "old") }
-func releaseIt(d *Drainer, ctx context.Context) error { return d.Release(ctx, "old") }
-func holdIt(d *Drainer, ctx context.Context) error    { return d.Hold(ctx, "old", "general") }
-func unmarkIt(d *Drainer, ctx context.Context) error  { return d.Unmark(ctx, "old") }
+func mark(ctx context.Context, d *Drainer) error      { return d.Mark(ctx, "old", "general") }
+func fenceIt(ctx context.Context, d *Drainer) error   { return d.Fence(ctx, "old", "general") }
+func cordonIt(ctx context.Context, d *Drainer) error  { return d.Cordon(ctx, "old") }
+func beginIt(ctx context.Context, d *Drainer) error   { return d.Begin(ctx, "old") }
+func releaseIt(ctx context.Context, d *Drainer) error { return d.Release(ctx, "old") }
+func holdIt(ctx context.Context, d *Drainer) error    { return d.Hold(ctx, "old", "general") }
+func unmarkIt(ctx context.Context, d *Drainer) error  { return d.Unmark(ctx, "old") }
 func restoreIt(from inventory.NodeSnapshot) act {
-	return func(d *Drainer, ctx context.Context) error { return d.Restore(ctx, "old", "general", from) }
+	return func(ctx context.Context, d *Drainer) error { return d.Restore(ctx, "old", "general", from) }
 }
 
 // after does one thing after the other to a node of that shape, and gives its shape at the end and how often it was written. It
@@ -50,7 +50,7 @@ func after(t *testing.T, have shape, acts ...act) (got shape, patches int) {
 	}}, have.node("old"))
 	d := New(c, c, clock)
 	for i, do := range acts {
-		if err := do(d, t.Context()); err != nil {
+		if err := do(t.Context(), d); err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
@@ -235,7 +235,7 @@ func TestIntentsOfANodeThatIsGone(t *testing.T) {
 	for name, do := range everyAct() {
 		t.Run(name, func(t *testing.T) {
 			c := faked(interceptor.Funcs{})
-			if err := do(New(c, c, clock), t.Context()); err != nil {
+			if err := do(t.Context(), New(c, c, clock)); err != nil {
 				t.Errorf("nothing is left to do, got %v", err)
 			}
 			patches := 0
@@ -243,7 +243,7 @@ func TestIntentsOfANodeThatIsGone(t *testing.T) {
 				patches++
 				return notFound
 			}}, some.node("old"))
-			if err := do(New(goes, goes, clock), t.Context()); err != nil || patches != 1 {
+			if err := do(t.Context(), New(goes, goes, clock)); err != nil || patches != 1 {
 				t.Errorf("it went in between: want one patch and no error, got %d and %v", patches, err)
 			}
 		})
@@ -266,13 +266,13 @@ func TestIntentsFail(t *testing.T) {
 			c := faked(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				return denied
 			}}, some.node("old"))
-			if err := do(New(c, c, clock), t.Context()); !errors.Is(err, denied) || inventory.ClassOf(err) != inventory.ClassTerminal {
+			if err := do(t.Context(), New(c, c, clock)); !errors.Is(err, denied) || inventory.ClassOf(err) != inventory.ClassTerminal {
 				t.Errorf("want a terminal error of the patch, got %v", err)
 			}
 			blind := faked(interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 				return apierrors.NewTooManyRequests("busy", 1)
 			}})
-			if err := do(New(c, blind, clock), t.Context()); inventory.ClassOf(err) != inventory.ClassThrottled {
+			if err := do(t.Context(), New(c, blind, clock)); inventory.ClassOf(err) != inventory.ClassThrottled {
 				t.Errorf("want the reader's answer, got %v", err)
 			}
 		})

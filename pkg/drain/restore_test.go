@@ -151,19 +151,19 @@ func TestTheWayBackOnARealNode(t *testing.T) {
 	from := inventory.NodeSnapshot{Name: "gone", Labels: map[string]string{"rack": "7"}}
 	steps := []struct {
 		reason string
-		do     func(*Drainer, context.Context) error
+		do     act
 	}{
-		{"fenced", func(d *Drainer, ctx context.Context) error { return d.Fence(ctx, name, "general") }},
-		{"drained", func(d *Drainer, ctx context.Context) error { return d.Begin(ctx, name) }},
-		{"back in service", func(d *Drainer, ctx context.Context) error { return d.Release(ctx, name) }},
-		{"restored and held", func(d *Drainer, ctx context.Context) error { return d.Restore(ctx, name, "general", from) }},
-		{"on its own again", func(d *Drainer, ctx context.Context) error { return d.Unmark(ctx, name) }},
+		{"fenced", func(ctx context.Context, d *Drainer) error { return d.Fence(ctx, name, "general") }},
+		{"drained", func(ctx context.Context, d *Drainer) error { return d.Begin(ctx, name) }},
+		{"back in service", func(ctx context.Context, d *Drainer) error { return d.Release(ctx, name) }},
+		{"restored and held", func(ctx context.Context, d *Drainer) error { return d.Restore(ctx, name, "general", from) }},
+		{"on its own again", func(ctx context.Context, d *Drainer) error { return d.Unmark(ctx, name) }},
 	}
 	d := New(cluster.Client, cluster.Client, clock)
 	for _, step := range steps {
 		var versions []string
 		for range 2 {
-			if err := step.do(d, t.Context()); err != nil {
+			if err := step.do(t.Context(), d); err != nil {
 				t.Fatalf("%s: %v", step.reason, err)
 			}
 			versions = append(versions, getNode(t, name).ResourceVersion)

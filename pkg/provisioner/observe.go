@@ -10,6 +10,7 @@ import (
 	"github.com/awslabs/operatorpkg/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -86,12 +87,19 @@ func readClaim(claim *karpv1.NodeClaim) inventory.NodeClaim {
 		Name:     claim.Name,
 		NodePool: claim.Labels[karpv1.NodePoolLabelKey],
 		Node:     claim.Status.NodeName,
-		Ready:    claim.StatusConditions().IsTrue(status.ConditionReady),
+		Ready:    ready(claim.Status.Conditions),
 		Deleting: claim.DeletionTimestamp != nil,
 		Message: complaint(claim.Status.Conditions,
 			karpv1.ConditionTypeLaunched, karpv1.ConditionTypeRegistered, karpv1.ConditionTypeInitialized),
 		Created: claim.CreationTimestamp.Time,
 	}
+}
+
+// ready goes by the summary as Karpenter wrote it; StatusConditions would fill in what is missing, in the object that was read.
+func ready(conditions []status.Condition) bool {
+	return slices.ContainsFunc(conditions, func(c status.Condition) bool {
+		return c.Type == status.ConditionReady && c.Status == metav1.ConditionTrue
+	})
 }
 
 // complaint is what the first of Karpenter's conditions says that is not as it should be, of the types given or else of all but

@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -90,8 +91,11 @@ func TestKarpenterComes(t *testing.T) {
 	if diff := cmp.Diff(inventory.Engine{}, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Fatalf("no definitions, no objects: %v, -want +got:\n%s", err, diff)
 	}
-	if err := c.EndCanary(t.Context(), "general"); err != nil {
-		t.Errorf("nothing is left to end, got %v", err)
+	for _, end := range []func(context.Context, *Client) error{deletePool, deleteClass, deleteClaim,
+		func(ctx context.Context, c *Client) error { return c.EndCanary(ctx, "general") }} {
+		if err := end(t.Context(), c); err != nil {
+			t.Errorf("nothing is left to end, got %v", err)
+		}
 	}
 	if err := c.EnsureNodePool(t.Context(), nodePool("general")); err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
 		t.Errorf("want an error that is tried again, got %v", err)
@@ -177,6 +181,53 @@ func TestObserveKarpentersObjects(t *testing.T) {
 	}
 	if got.NodeClaims[0].Created.IsZero() || len(got.NodePools) != 1 || len(got.NodeClasses) != 1 || got.Canaries != nil {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestReadClaim: the way back waits for launches that are in flight, neither Ready nor on their way out.
+func TestReadClaim(t *testing.T) {
+	tests := map[string]struct {
+		reason          string
+		change          func(*karpv1.NodeClaim)
+		ready, deleting bool
+	}{
+		"New": {"nobody has looked at it yet", func(*karpv1.NodeClaim) {}, false, false},
+		"Launched": {"an instance is no node", func(c *karpv1.NodeClaim) {
+			c.Status.Conditions = []status.Condition{condition("Launched", "True", "", "")}
+		}, false, false},
+		"Registered": {"a node without its resources serves nobody", func(c *karpv1.NodeClaim) {
+			c.Status.NodeName = "node-1"
+			c.Status.Conditions = []status.Condition{condition("Launched", "True", "", ""), condition("Registered", "True", "", ""),
+				condition("Initialized", "Unknown", "x", "waiting"), condition("Ready", "Unknown", "x", "waiting")}
+		}, false, false},
+		"Failed": {"it is launched again", func(c *karpv1.NodeClaim) {
+			c.Status.Conditions = []status.Condition{condition("Ready", "False", "x", "no capacity")}
+		}, false, false},
+		"Ready": {"it serves", func(c *karpv1.NodeClaim) {
+			c.Status.Conditions = []status.Condition{condition("Ready", "True", "", "")}
+		}, true, false},
+		"ReadyDrifted": {"what Karpenter means to do with it does not matter", func(c *karpv1.NodeClaim) {
+			c.Status.Conditions = []status.Condition{condition("Ready", "True", "", ""), condition("Drifted", "True", "x", "AMI"), condition("Consolidatable", "False", "x", "")}
+		}, true, false},
+		"ReadyGoing": {"both are said", func(c *karpv1.NodeClaim) {
+			c.Status.Conditions = []status.Condition{condition("Ready", "True", "", "")}
+			c.DeletionTimestamp = ptr.To(metav1.NewTime(now))
+		}, true, true},
+		"LaunchGoing": {"a launch that was given up is none", func(c *karpv1.NodeClaim) { c.DeletionTimestamp = ptr.To(metav1.NewTime(now)) }, false, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			claim := nodeClaim("general-1", "general")
+			tc.change(claim)
+			before := claim.DeepCopy()
+			got := readClaim(claim)
+			if got.Name != "general-1" || got.NodePool != "general" || got.Ready != tc.ready || got.Deleting != tc.deleting {
+				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+			if diff := cmp.Diff(before, claim); diff != "" {
+				t.Errorf("a cache's object was changed:\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -355,12 +406,15 @@ func TestErrorsAreClassed(t *testing.T) {
 		fails any
 		do    func(context.Context, *Client) error
 	}{
-		"list deployments":                   {&appsv1.DeploymentList{}, observe},
-		"list nodepools.karpenter.sh":        {&karpv1.NodePoolList{}, observe},
-		"list nodeclaims.karpenter.sh":       {&karpv1.NodeClaimList{}, observe},
-		"list pods of namespace kube-system": {&corev1.PodList{}, observe},
-		"get nodepools.karpenter.sh general": {&karpv1.NodePool{}, func(ctx context.Context, c *Client) error { return c.EnsureNodePool(ctx, nodePool("general")) }},
-		"get pods castoff-canary-general":    {&corev1.Pod{}, func(ctx context.Context, c *Client) error { return c.EndCanary(ctx, "general") }},
+		"list deployments":                                 {&appsv1.DeploymentList{}, observe},
+		"list nodepools.karpenter.sh":                      {&karpv1.NodePoolList{}, observe},
+		"list nodeclaims.karpenter.sh":                     {&karpv1.NodeClaimList{}, observe},
+		"list pods of namespace kube-system":               {&corev1.PodList{}, observe},
+		"list nodeclaims.karpenter.sh of NodePool general": {&karpv1.NodeClaimList{}, func(ctx context.Context, c *Client) error { return c.DeleteNodePool(ctx, "general") }},
+		"list nodepools.karpenter.sh of the cluster":       {&karpv1.NodePoolList{}, func(ctx context.Context, c *Client) error { return c.DeleteNodeClass(ctx, "general") }},
+		"get nodeclaims.karpenter.sh general-1":            {&karpv1.NodeClaim{}, func(ctx context.Context, c *Client) error { return c.DeleteNodeClaim(ctx, "general-1") }},
+		"get nodepools.karpenter.sh general":               {&karpv1.NodePool{}, func(ctx context.Context, c *Client) error { return c.EnsureNodePool(ctx, nodePool("general")) }},
+		"get pods castoff-canary-general":                  {&corev1.Pod{}, func(ctx context.Context, c *Client) error { return c.EndCanary(ctx, "general") }},
 		"get pods kube-system/castoff-canary": {&corev1.Pod{}, func(ctx context.Context, c *Client) error {
 			return c.StartCanary(ctx, "general", nodeClass("general"), nodePool("general"), owner())
 		}},
@@ -372,7 +426,7 @@ func TestErrorsAreClassed(t *testing.T) {
 		for call, on := range calls {
 			t.Run(name+"/"+call, func(t *testing.T) {
 				fails := func(object any) bool { return fmt.Sprintf("%T", object) == fmt.Sprintf("%T", on.fails) }
-				c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				c := fake.NewClientBuilder().WithObjects(nodePool("general"), nodeClass("general")).WithInterceptorFuncs(interceptor.Funcs{
 					Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 						if fails(o) {
 							return tc.err

@@ -96,11 +96,25 @@ func TestTrialRan(t *testing.T) {
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
-	err := &ForeignError{Object: "nodepools.karpenter.sh general", Mark: "castoff.sh/pool"}
-	for _, want := range []string{"nodepools.karpenter.sh general", "castoff.sh/pool", "left alone", "rename the pool"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is missing in %q", want, err)
-		}
+	tests := map[string]struct {
+		reason string
+		err    error
+		want   []string
+	}{
+		"Foreign": {"whose it is not, and the two ways out", &ForeignError{Object: "nodepools.karpenter.sh general", Mark: "castoff.sh/pool"},
+			[]string{"nodepools.karpenter.sh general", "castoff.sh/pool", "left alone", "rename the pool"}},
+		"InUse": {"who uses it, and what comes", &InUseError{Object: "nodepools.karpenter.sh general", Users: []string{"NodeClaim a", "NodeClaim b"}},
+			[]string{"nodepools.karpenter.sh general is in use by NodeClaim a, NodeClaim b and was not deleted", "once they are gone"}},
+		"InUseByMany": {"at most three are named", &InUseError{Object: "x", Users: []string{"a", "b", "c", "d", "e"}}, []string{"a, b, c and 2 more"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, want := range tc.want {
+				if !strings.Contains(tc.err.Error(), want) {
+					t.Errorf("%s: %q is missing in %q", tc.reason, want, tc.err)
+				}
+			}
+		})
 	}
 }
 
@@ -127,6 +141,10 @@ func TestWritesThatFail(t *testing.T) {
 		"Mark": {"it is not marked", []client.Object{nodeClass("general")}, func(ctx context.Context, c *Client) error {
 			return c.MarkCanaryPassed(ctx, "general", NodeClassHash(nodeClass("general")))
 		}, "patch ec2nodeclasses.karpenter.k8s.aws general"},
+		"DeletePool": {"it is there to see", []client.Object{nodePool("general")}, func(ctx context.Context, c *Client) error { return c.DeleteNodePool(ctx, "general") },
+			"delete nodepools.karpenter.sh general"},
+		"DeleteClass": {"it is there to see", []client.Object{nodeClass("general")}, func(ctx context.Context, c *Client) error { return c.DeleteNodeClass(ctx, "general") },
+			"delete ec2nodeclasses.karpenter.k8s.aws general"},
 		"DeleteNodePool": {"its node stays", []client.Object{canaryPool}, func(ctx context.Context, c *Client) error { return c.EndCanary(ctx, "general") },
 			"delete nodepools.karpenter.sh castoff-canary-general"},
 	}
