@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/resource"
+	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
 
@@ -38,6 +39,7 @@ type Client struct {
 	now           func() time.Time
 	configuration func(namespace string) (*action.Configuration, error)
 	crds          apiextensions.CustomResourceDefinitionInterface
+	objects       metadataclient.Interface
 }
 
 // New makes a client. It does not call the cluster.
@@ -52,11 +54,15 @@ func New(config *rest.Config, now func() time.Time) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("helm: apiextensions client: %w", err)
 	}
+	objects, err := metadataclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("helm: metadata client: %w", err)
+	}
 	configuration := func(namespace string) (*action.Configuration, error) {
 		cfg := new(action.Configuration)
 		return cfg, cfg.Init(clients.in(namespace), namespace, "secret", func(string, ...any) {})
 	}
-	return &Client{now: now, configuration: configuration, crds: extensions.CustomResourceDefinitions()}, nil
+	return &Client{now: now, configuration: configuration, crds: extensions.CustomResourceDefinitions(), objects: objects}, nil
 }
 
 // Observe says in what state a release is; it writes nothing. It costs one call, and one more for each object while the release
@@ -121,45 +127,84 @@ func (c *Client) mayApply(r Release, state State) error {
 	return nil
 }
 
-// Uninstall removes a release and its objects, not its CRDs; it does nothing if there is none.
-// Errors: *ForeignError, *PendingError, or the cluster's.
+// Uninstall removes a release and its objects, not its CRDs; it does nothing if there is none. It asks for the deletions and
+// does not wait for them, may be repeated, and goes on from where one that was cut off ended. The values do not matter: wrong
+// ones must not keep the engine alive.
+// Errors: *ForeignError if the release, or one of its objects, is somebody else's by now; *PendingError, or the cluster's.
 func (c *Client) Uninstall(ctx context.Context, r Release) error {
-	_, cfg, state, err := c.observe(ctx, r)
-	if err != nil || state.Status == NotInstalled {
-		return classed(err)
+	return classed(c.uninstall(ctx, r))
+}
+
+func (c *Client) uninstall(ctx context.Context, r Release) error {
+	loaded, err := load(r.Chart)
+	if err != nil {
+		return fmt.Errorf("release %s: loading its chart: %w", r, err)
+	}
+	cfg, history, err := c.history(ctx, r)
+	if err != nil {
+		return err
+	}
+	state := classify(history, &plan{Release: r, chart: loaded})
+	if state.Status == NotInstalled {
+		return nil
 	}
 	if err := c.mayApply(r, state); err != nil {
-		return classed(err)
+		return err
+	}
+	// Helm deletes by name. What it would delete is in the record, whatever the chart renders today.
+	found, err := survey(ctx, cfg, &plan{Release: r, manifest: latest(history).Manifest})
+	if err != nil {
+		return err
+	}
+	if found.foreign != nil {
+		return found.foreign
 	}
 	uninstall := action.NewUninstall(cfg)
 	uninstall.DisableHooks = true
 	uninstall.IgnoreNotFound = true
 	if _, err := uninstall.Run(r.Name); err != nil {
-		return classed(fmt.Errorf("release %s: uninstalling: %w", r, err))
+		return fmt.Errorf("release %s: uninstalling: %w", r, err)
 	}
 	return nil
 }
 
 func (c *Client) observe(ctx context.Context, r Release) (*plan, *action.Configuration, State, error) {
-	if err := ctx.Err(); err != nil { // Helm's storage would not look
-		return nil, nil, State{}, err
-	}
 	p, err := prepare(r)
 	if err != nil {
 		return nil, nil, State{}, err
 	}
+	cfg, history, err := c.history(ctx, r)
+	if err != nil {
+		return nil, nil, State{}, err
+	}
+	return p, cfg, classify(history, p), nil
+}
+
+// history reads Helm's records of the release: none is no error.
+func (c *Client) history(ctx context.Context, r Release) (*action.Configuration, []*release.Release, error) {
+	if err := ctx.Err(); err != nil { // Helm's storage would not look
+		return nil, nil, err
+	}
 	cfg, err := c.configuration(r.Namespace)
 	if err != nil {
-		return nil, nil, State{}, fmt.Errorf("release %s: Helm's configuration: %w", r, err)
+		return nil, nil, fmt.Errorf("release %s: Helm's configuration: %w", r, err)
 	}
-	state, err := current(cfg, p)
-	return p, cfg, state, err
+	history, err := records(cfg, r)
+	return cfg, history, err
+}
+
+func records(cfg *action.Configuration, r Release) ([]*release.Release, error) {
+	history, err := cfg.Releases.History(r.Name)
+	if err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+		return nil, fmt.Errorf("release %s: reading its history: %w", r, err)
+	}
+	return history, nil
 }
 
 func current(cfg *action.Configuration, p *plan) (State, error) {
-	history, err := cfg.Releases.History(p.Name)
-	if err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
-		return State{}, fmt.Errorf("release %s: reading its history: %w", p, err)
+	history, err := records(cfg, p.Release)
+	if err != nil {
+		return State{}, err
 	}
 	return classify(history, p), nil
 }

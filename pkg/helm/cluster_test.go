@@ -23,12 +23,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 func TestMain(m *testing.M) {
@@ -177,11 +182,46 @@ func TestEngineLifecycle(t *testing.T) {
 			t.Errorf("the running engine was touched: %d replicas", *got)
 		}
 	})
+	t.Run("UninstallLeavesAnothersObject", func(t *testing.T) {
+		service := get(t, c, "kube-system", "karpenter", &corev1.Service{})
+		ours := service.DeepCopy()
+		service.Labels = map[string]string{"argocd.argoproj.io/instance": "platform"}
+		service.Annotations = nil
+		if err := c.Update(ctx, service); err != nil {
+			t.Fatal(err)
+		}
+		before := versions(t, c)
+		want := ForeignError{Object: "Service kube-system/karpenter", Owner: "Argo CD application platform"}
+		var foreign *ForeignError
+		if err := helm.Uninstall(ctx, engine); !errors.As(err, &foreign) || *foreign != want {
+			t.Errorf("got %v, want %v", err, &want)
+		}
+		if diff := cmp.Diff(before, versions(t, c)); diff != "" {
+			t.Errorf("objects changed (-before +after):\n%s", diff)
+		}
+		ours.ResourceVersion = ""
+		if err := c.Update(ctx, ours); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Run("Uninstall", func(t *testing.T) {
+		held := get(t, c, "kube-system", "karpenter", &corev1.Service{})
+		held.Finalizers = []string{"castoff.sh/test"} // it goes when somebody takes this off: nobody may wait for that
+		if err := c.Update(ctx, held); err != nil {
+			t.Fatal(err)
+		}
+		wrong := engineOfTest
+		wrong.Values = map[string]any{"replicas": "two"}
 		for range 2 { // the second has nothing to do
-			if err := helm.Uninstall(ctx, engine); err != nil {
+			if err := helm.Uninstall(ctx, wrong.Release()); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if got := get(t, c, "kube-system", "karpenter", &corev1.Service{}); got.DeletionTimestamp == nil {
+			t.Error("the Service is not being deleted")
+		}
+		if state, err := helm.Observe(ctx, engine); err != nil || state.Revision != 0 {
+			t.Errorf("after Uninstall: %+v, %v; want no record", state, err)
 		}
 		err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "karpenter"}, &appsv1.Deployment{})
 		if !apierrors.IsNotFound(err) {
@@ -394,6 +434,117 @@ func TestCRDs(t *testing.T) {
 	})
 }
 
+// TestRemoveCRDs: castoff's go, once nothing is left of their kinds; another's stays.
+func TestRemoveCRDs(t *testing.T) {
+	c := startCluster(t)
+	ctx, helm := context.Background(), helmAs(t, c.admin)
+	if err := helm.RemoveCRDs(ctx); err != nil {
+		t.Fatalf("with nothing there: %v", err)
+	}
+	theirs := theirNodePoolCRD(t)
+	if err := c.Create(ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	if err := helm.ApplyCRDs(ctx); !errors.As(err, new(*ForeignError)) {
+		t.Fatalf("got %v, want a ForeignError", err)
+	}
+	g := gomega.NewWithT(t)
+	g.Eventually(func() (int, error) { return countEstablished(ctx, helm) }, "30s", "100ms").Should(gomega.Equal(5))
+	made := []string{"nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws", "capacitybuffers.autoscaling.x-k8s.io"}
+	if diff := cmp.Diff(made, madeCRDs(t, helm)); diff != "" {
+		t.Errorf("made by castoff (-want +got):\n%s", diff)
+	}
+	claim := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": map[string]any{"name": "last"},
+		"spec": map[string]any{
+			"requirements": []any{}, "nodeClassRef": map[string]any{"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "x"},
+		},
+	}}
+	if err := c.Create(ctx, claim); err != nil {
+		t.Fatal(err)
+	}
+	before := versions(t, c)
+	err := helm.RemoveCRDs(ctx)
+	if err == nil || !strings.Contains(err.Error(), "NodeClaim last") || inventory.ClassOf(err) != inventory.ClassRetry {
+		t.Errorf("got %v, want an error to retry naming the NodeClaim", err)
+	}
+	if diff := cmp.Diff(before, versions(t, c)); diff != "" {
+		t.Errorf("while an object is left, something was written (-before +after):\n%s", diff)
+	}
+	if err := c.Delete(ctx, claim); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds them on their way, or gone
+		if err := helm.RemoveCRDs(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Eventually(func() (map[string]CRDStatus, error) { return statusesOf(ctx, helm) }, "30s", "100ms").Should(gomega.Equal(map[string]CRDStatus{
+		"nodepools.karpenter.sh": CRDForeign, "nodeclaims.karpenter.sh": CRDMissing, "nodeoverlays.karpenter.sh": CRDMissing,
+		"ec2nodeclasses.karpenter.k8s.aws": CRDMissing, "capacitybuffers.autoscaling.x-k8s.io": CRDMissing,
+	}))
+}
+
+// TestRemoveCRDsThatSomebodyTookOver: between the look and the deletion, a Helm release took one over.
+func TestRemoveCRDsThatSomebodyTookOver(t *testing.T) {
+	c := startCluster(t)
+	ctx, helm := context.Background(), helmAs(t, c.admin)
+	if err := helm.ApplyCRDs(ctx); err != nil {
+		t.Fatal(err)
+	}
+	g := gomega.NewWithT(t)
+	g.Eventually(func() (int, error) { return countEstablished(ctx, helm) }, "30s", "100ms").Should(gomega.Equal(5))
+	helm.objects = meddler{Interface: helm.objects, meddle: func() {
+		taken := get(t, c, "", "nodepools.karpenter.sh", &apiextensionsv1.CustomResourceDefinition{})
+		taken.Annotations[helmName], taken.Annotations[helmNamespace] = "karpenter-crd", "kube-system"
+		if err := c.Update(ctx, taken); err != nil {
+			t.Error(err)
+		}
+	}}
+	if err := helm.RemoveCRDs(ctx); !apierrors.IsConflict(err) || inventory.ClassOf(err) != inventory.ClassRetry {
+		t.Errorf("got %v, want a conflict to retry", err)
+	}
+	if got := get(t, c, "", "nodepools.karpenter.sh", &apiextensionsv1.CustomResourceDefinition{}); got.DeletionTimestamp != nil {
+		t.Error("the CRD that was taken over is being deleted")
+	}
+}
+
+// meddler does something when it is asked for objects.
+type meddler struct {
+	metadataclient.Interface
+	meddle func()
+}
+
+func (m meddler) Resource(r schema.GroupVersionResource) metadataclient.Getter {
+	m.meddle()
+	return m.Interface.Resource(r)
+}
+
+func madeCRDs(t *testing.T, helm *Client) (out []string) {
+	t.Helper()
+	crds, err := helm.ObserveCRDs(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds {
+		if crd.Made() {
+			out = append(out, crd.Name)
+		}
+	}
+	return out
+}
+
+func countEstablished(ctx context.Context, helm *Client) (int, error) {
+	crds, err := helm.ObserveCRDs(ctx)
+	n := 0
+	for _, crd := range crds {
+		if crd.Established {
+			n++
+		}
+	}
+	return n, err
+}
+
 // theirNodePoolCRD is one of an older Karpenter, installed by somebody else's Helm.
 func theirNodePoolCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
@@ -410,15 +561,20 @@ func theirNodePoolCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 
 func statuses(t *testing.T, helm *Client) map[string]CRDStatus {
 	t.Helper()
-	crds, err := helm.ObserveCRDs(context.Background())
+	result, err := statusesOf(context.Background(), helm)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return result
+}
+
+func statusesOf(ctx context.Context, helm *Client) (map[string]CRDStatus, error) {
+	crds, err := helm.ObserveCRDs(ctx)
 	result := map[string]CRDStatus{}
 	for _, crd := range crds {
 		result[crd.Name] = crd.Status
 	}
-	return result
+	return result, err
 }
 
 func allCurrentAndEstablished(ctx context.Context, helm *Client) (bool, error) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	awsapis "github.com/aws/karpenter-provider-aws/pkg/apis"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -46,6 +47,9 @@ type CRD struct {
 	Established bool
 }
 
+// Made says that castoff made it, in whatever version, and nobody took it over: RemoveCRDs would take it away.
+func (c CRD) Made() bool { return c.Status != CRDMissing && c.Owner == "" }
+
 // EngineCRDs are the definitions that the built-in engine needs, from the bytes its modules embed, marked as castoff's. They are
 // no part of a Helm release: uninstalling one would delete every NodePool, and with them every node.
 func EngineCRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
@@ -80,15 +84,25 @@ func (c *Client) ObserveCRDs(ctx context.Context) ([]CRD, error) {
 	}
 	states := make([]CRD, 0, len(wanted))
 	for _, want := range wanted {
-		got, err := c.crds.Get(ctx, want.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			got = nil
-		} else if err != nil {
-			return nil, classed(fmt.Errorf("reading CRD %s: %w", want.Name, err))
+		got, err := c.getCRD(ctx, want.Name)
+		if err != nil {
+			return nil, err
 		}
 		states = append(states, classifyCRD(want, got))
 	}
 	return states, nil
+}
+
+// getCRD gives nil for one that does not exist.
+func (c *Client) getCRD(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	got, err := c.crds.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, classed(fmt.Errorf("reading CRD %s: %w", name, err))
+	}
+	return got, nil
 }
 
 // classifyCRD judges what the cluster has; got is nil if it has none.
@@ -97,11 +111,7 @@ func classifyCRD(want, got *apiextensionsv1.CustomResourceDefinition) CRD {
 	if got == nil {
 		return state
 	}
-	for _, condition := range got.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established {
-			state.Established = condition.Status == apiextensionsv1.ConditionTrue
-		}
-	}
+	state.Established = established(got)
 	ours := got.Labels[managedBy] == fieldManager && got.Annotations[helmName] == ""
 	if !ours {
 		state.Owner = owner(got)
@@ -117,6 +127,12 @@ func classifyCRD(want, got *apiextensionsv1.CustomResourceDefinition) CRD {
 		state.Status = CRDForeign
 	}
 	return state
+}
+
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
 }
 
 // ApplyCRDs makes the engine's CRDs that are missing and brings castoff's own up to date; it does not wait until they are

@@ -93,6 +93,11 @@ func TestClassifyCRD(t *testing.T) {
 			reason: "another's, but all that the engine needs", got: crd("v1", nil, helms),
 			want: CRD{Status: CRDCurrent, Owner: "Helm release kube-system/karpenter-crd"},
 		},
+		"TakenOverAndTheSame": {
+			reason: "Helm's now, and what the engine needs: not castoff's to delete",
+			got:    crd("v1", castoffs, map[string]string{crdDigest: "new", helmName: "karpenter-crd", helmNamespace: "kube-system"}),
+			want:   CRD{Status: CRDCurrent, Owner: "Helm release kube-system/karpenter-crd"},
+		},
 		"TakenOver": {
 			reason: "once castoff's, now Helm's: castoff's label alone does not make it ours again",
 			got:    crd("v1beta1", castoffs, map[string]string{crdDigest: "new", helmName: "karpenter-crd", helmNamespace: "kube-system"}),
@@ -102,8 +107,12 @@ func TestClassifyCRD(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Name = "nodepools.karpenter.sh"
-			if diff := cmp.Diff(tc.want, classifyCRD(want, tc.got)); diff != "" {
+			got := classifyCRD(want, tc.got)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if castoffMade := tc.got != nil && tc.want.Owner == ""; got.Made() != castoffMade {
+				t.Errorf("%s: made by castoff is %v, want %v", tc.reason, got.Made(), castoffMade)
 			}
 		})
 	}

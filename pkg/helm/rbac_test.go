@@ -50,6 +50,9 @@ func TestDangerousRights(t *testing.T) {
 		"patch roles":                {"Role kube-system/castoff-engine-install [karpenter]", "Role kube-system/castoff-engine-install-dns [karpenter-dns]"},
 		"delete secrets":             {"Role castoff-system/castoff", "Role kube-system/castoff-engine-install"},
 		"delete deployments":         {"Role kube-system/castoff-engine-install [karpenter]"},
+		"delete customresourcedefinitions": {
+			"ClusterRole castoff [capacitybuffers.autoscaling.x-k8s.io ec2nodeclasses.karpenter.k8s.aws nodeclaims.karpenter.sh nodeoverlays.karpenter.sh nodepools.karpenter.sh]",
+		},
 		"patch customresourcedefinitions": {
 			"ClusterRole castoff [capacitybuffers.autoscaling.x-k8s.io ec2nodeclasses.karpenter.k8s.aws nodeclaims.karpenter.sh nodeoverlays.karpenter.sh nodepools.karpenter.sh]",
 		},

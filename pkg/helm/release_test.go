@@ -386,6 +386,8 @@ func TestUninstall(t *testing.T) {
 		"Nothing":  {reason: "nothing to do is no error", want: []release.Status{}},
 		"Deployed": {reason: "gone with its history", records: []*release.Release{revision(p, 1, "deployed")}, want: []release.Status{}},
 		"Failed":   {reason: "a failed one too", records: []*release.Release{revision(p, 1, "failed")}, want: []release.Status{}},
+		"HalfGone": {reason: "an uninstall that was cut off is ended", records: []*release.Release{revision(p, 1, "uninstalling")}, now: noon.Add(time.Hour), want: []release.Status{}},
+		"History":  {reason: "one that is gone, its history kept by whoever did it, is left", records: []*release.Release{revision(p, 1, "uninstalled")}, want: []release.Status{"uninstalled"}},
 		"Died":     {reason: "a dead operation is no obstacle", records: []*release.Release{revision(p, 1, "pending-install")}, now: noon.Add(time.Hour), want: []release.Status{}},
 		"Running": {
 			reason: "a running one is", records: []*release.Release{revision(p, 1, "pending-upgrade")}, now: noon,
@@ -400,8 +402,10 @@ func TestUninstall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, clones(tc.records)...)
 			w.clock = tc.now
-			if err := w.Uninstall(context.Background(), p.Release); !sameKind(tc.wantErr, err) {
-				t.Errorf("%s: error %v, want %T", tc.reason, err, tc.wantErr)
+			for range 2 { // the second changes nothing, and says the same
+				if err := w.Uninstall(context.Background(), p.Release); !sameKind(tc.wantErr, err) {
+					t.Errorf("%s: error %v, want %T", tc.reason, err, tc.wantErr)
+				}
 			}
 			if diff := cmp.Diff(tc.want, w.statuses(t), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: Helm's records (-want +got):\n%s", tc.reason, diff)
