@@ -115,7 +115,7 @@ func rightEnd(w *world, m *v1alpha1.Migration) []string {
 	if !w.ca.Stopped() || w.ca.LeaseHolder != v1alpha1.LeaseIdentity {
 		wrong = append(wrong, "Cluster Autoscaler is not stopped and fenced")
 	}
-	if w.homeless > 0 {
+	if w.homeless["general"]+w.homeless["batch"] > 0 {
 		wrong = append(wrong, "pods without a node")
 	}
 	if len(w.engine.NodePools) != 2 || len(w.started) != 0 {

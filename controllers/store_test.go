@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,18 +32,20 @@ type store struct {
 	mu      sync.Mutex
 	objects map[string]client.Object
 	version int
-	// around wraps every write of a status.
-	around func(func() error) error
-	// refuse, when it returns an error, answers a call in the store's place.
-	refuse func(verb string, o any) error
+	// around wraps every write of a status, and aside every other write of castoff's own objects.
+	around, aside func(func() error) error
+	// refuse, when it returns an error, answers a call in the store's place; so does fault, for all but writes of a status.
+	refuse, fault func(verb string, o any) error
 	// pages counts the lists of pods that were answered; page bounds one.
 	pages, page int
 	writes      map[string]int
 }
 
 func newStore() *store {
-	return &store{objects: map[string]client.Object{}, around: func(f func() error) error { return f() }, page: 1 << 30, writes: map[string]int{}}
+	return &store{objects: map[string]client.Object{}, around: plainly, aside: plainly, page: 1 << 30, writes: map[string]int{}}
 }
+
+func plainly(f func() error) error { return f() }
 
 func kindOf(o any) string { return reflect.TypeOf(o).Elem().Name() }
 
@@ -51,11 +54,35 @@ func keyOf(o client.Object) string { return kindOf(o) + "/" + o.GetNamespace() +
 func resource(o client.Object) schema.GroupResource { return schema.GroupResource{Resource: kindOf(o)} }
 
 func (s *store) refused(verb string, o any) error {
+	if s.fault != nil && verb != "status" {
+		if err := s.fault(verb, o); err != nil {
+			return err
+		}
+	}
 	if s.refuse == nil {
 		return nil
 	}
 	return s.refuse(verb, o)
 }
+
+// peek is an object as it is stored, to be looked at only; nil if there is none.
+func (s *store) peek(key string) client.Object { return s.objects[key] }
+
+// every object of a kind as it is stored, in the order of their names, to be looked at only.
+func (s *store) every(kind string) []client.Object {
+	var out []client.Object
+	for key, o := range s.objects {
+		if strings.HasPrefix(key, kind+"/") {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b client.Object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return out
+}
+
+func (s *store) remove(key string) { delete(s.objects, key) }
 
 // copied is the object as it comes back from the wire: times in seconds, empty lists gone.
 func copied(o client.Object) client.Object {
@@ -100,7 +127,7 @@ func (s *store) fork() *store {
 	defer s.mu.Unlock()
 	return &store{
 		objects: maps.Clone(s.objects), version: s.version, page: s.page, writes: maps.Clone(s.writes),
-		around: func(f func() error) error { return f() },
+		around: plainly, aside: plainly,
 	}
 }
 
@@ -131,13 +158,7 @@ func (s *store) List(_ context.Context, into client.ObjectList, opts ...client.L
 		return err
 	}
 	o := (&client.ListOptions{}).ApplyOptions(opts)
-	var found []client.Object
-	for _, have := range s.objects {
-		if kindOf(have)+"List" == kindOf(into) && selected(have, o) {
-			found = append(found, have)
-		}
-	}
-	slices.SortFunc(found, func(a, b client.Object) int { return cmp.Compare(keyOf(a), keyOf(b)) })
+	found := slices.DeleteFunc(s.every(strings.TrimSuffix(kindOf(into), "List")), func(have client.Object) bool { return !selected(have, o) })
 	return s.answer(into, found, o)
 }
 
@@ -168,6 +189,13 @@ func (s *store) answer(into client.ObjectList, found []client.Object, o *client.
 }
 
 func (s *store) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	if kindOf(o) == "ConfigMap" {
+		return s.aside(func() error { return s.create(o) })
+	}
+	return s.create(o)
+}
+
+func (s *store) create(o client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.refused("create", o); err != nil {
@@ -185,10 +213,23 @@ func (s *store) Create(_ context.Context, o client.Object, _ ...client.CreateOpt
 func (s *store) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.objects[keyOf(o)]; !ok {
+	if err := s.refused("delete", o); err != nil {
+		return err
+	}
+	have, ok := s.objects[keyOf(o)]
+	if !ok {
 		return apierrors.NewNotFound(resource(o), o.GetName())
 	}
-	delete(s.objects, keyOf(o))
+	if len(have.GetFinalizers()) == 0 {
+		s.remove(keyOf(o))
+		return nil
+	}
+	if have.GetDeletionTimestamp() == nil {
+		goes := copied(have)
+		now := metav1.Now()
+		goes.SetDeletionTimestamp(&now)
+		s.put(goes)
+	}
 	return nil
 }
 
@@ -204,7 +245,16 @@ func (s *store) locked(o client.Object) (client.Object, error) {
 	return have, nil
 }
 
+// Update of a Migration that changes its finalizers is castoff's; any other is a user's.
 func (s *store) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
+	have := s.peek(keyOf(o))
+	if kindOf(o) == "ConfigMap" || have != nil && !slices.Equal(have.GetFinalizers(), o.GetFinalizers()) {
+		return s.aside(func() error { return s.update(o) })
+	}
+	return s.update(o)
+}
+
+func (s *store) update(o client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.refused("update", o); err != nil {
@@ -222,8 +272,37 @@ func (s *store) Update(_ context.Context, o client.Object, _ ...client.UpdateOpt
 		}
 	}
 	s.writes["update "+kindOf(o)]++
-	s.put(o)
+	s.store(o)
 	return nil
+}
+
+// Patch is one with an optimistic lock: the object is as the caller wants it, or somebody else was faster.
+func (s *store) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refused("patch", o); err != nil {
+		return err
+	}
+	have, err := s.locked(o)
+	if err != nil {
+		return err
+	}
+	if m, ok := o.(*v1alpha1.Migration); ok {
+		before, _ := have.(*v1alpha1.Migration)
+		m.Status = *before.Status.DeepCopy()
+	}
+	s.writes["patch "+kindOf(o)]++
+	s.store(o)
+	return nil
+}
+
+// store keeps an object, unless it was deleted and its last finalizer went.
+func (s *store) store(o client.Object) {
+	if o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 {
+		s.remove(keyOf(o))
+		return
+	}
+	s.put(o)
 }
 
 func (s *store) Status() client.SubResourceWriter { return statusOf{store: s} }

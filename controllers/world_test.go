@@ -1,38 +1,37 @@
 package controllers
 
 import (
-	"context"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
-	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
-	"github.com/castoff-sh/castoff/pkg/helm"
+	"github.com/castoff-sh/castoff/pkg/drain"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 const (
 	testCA  = "-----BEGIN CERTIFICATE-----\ntest\n-----END CERTIFICATE-----"
 	testLag = 6 * time.Second
-	// testEnding is how long an instance takes to end; its node stays for as long.
-	testEnding = 4 * time.Second
+	// tick is how finely time passes.
+	tick = 500 * time.Millisecond
+	// roomOfNode is how many evictable pods a node has room for; podsOfNode is how many it has at first.
+	roomOfNode, podsOfNode = 5, 3
+	// mostUnserved is for how long a pool may be without a scaler at a change of hands.
+	mostUnserved = 5 * time.Second
 )
 
-// world is a cluster and an AWS account in memory. Reads of AWS lag behind writes, CA fights while it runs, and every broken
-// promise is written down at the moment it is broken.
+// world is a cluster and an AWS account in memory. Reads of AWS lag behind writes, Cluster Autoscaler and Karpenter do what
+// they do, and every broken promise is written down at the moment it is broken.
 type world struct {
 	t   *testing.T
 	now time.Time
@@ -41,25 +40,39 @@ type world struct {
 	groups  map[string]*inventory.NodeGroup
 	history []frame // what AWS reads show, oldest first
 	lag     time.Duration
+	born    map[string]time.Time // when an instance that is not a Ready node yet was launched
+	endings map[string]time.Time // when an instance that ends is gone
+	ids     int                  // instances launched so far
 
-	pods       map[string]int // evictable pods by node
-	homeless   int            // evicted pods that wait for Karpenter
-	ca         inventory.Autoscaler
-	caLeaves   time.Time // when the last pod of a stopped CA is gone
-	engine     inventory.Engine
+	pods     map[string]int // evictable pods by node
+	homeless map[string]int // pods without a node, by pool
+
+	ca      inventory.Autoscaler
+	scaler  scaler
+	engine  inventory.Engine // NodePools and NodeClasses
+	claims  []claim
+	gone    time.Time            // when the pods of an engine that was uninstalled are gone
+	started map[string]time.Time // canaries
+	leaving map[string]time.Time // when a canary's node is gone
+
 	settled    inventory.Interruption
 	identity   inventory.Identity
 	crds, rel  bool
+	handlers   []inventory.TerminationHandler
 	snapshot   *inventory.Snapshot
-	sha        string               // digest of the snapshot as it is read
-	started    map[string]time.Time // canaries
-	endings    map[string]time.Time // when an instance that ends is gone
+	sha        string // digest of the snapshot as it is read
 	permission inventory.PermissionState
-	broken     []string
-	writes     int // effects so far, of every port and of the status
-	hook       func(name string, after bool) error
-	calls      map[string]int
 	policies   map[string][]string // managed policies by role
+
+	broken   []string
+	unserved map[string]time.Duration // for how long a pool has had no scaler, this time
+	longest  time.Duration            // the longest of those times
+	patience time.Duration            // how long a pool may be without one here
+	writes   int                      // effects so far, of every port and of the status
+	calls    map[string]int
+	hook     func(name string, after bool) error
+	fault    func(call string) error // an error in place of an answer
+	mu       sync.Mutex              // guards fault: looks ask in parallel
 }
 
 // frame is the groups at a moment.
@@ -71,16 +84,19 @@ type frame struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		t: t, now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), lag: testLag, groups: map[string]*inventory.NodeGroup{},
-		pods: map[string]int{}, started: map[string]time.Time{}, endings: map[string]time.Time{}, calls: map[string]int{}, permission: inventory.PermissionAllowed, sha: testSHA,
+		t: t, now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), lag: testLag, patience: mostUnserved,
+		groups: map[string]*inventory.NodeGroup{}, born: map[string]time.Time{}, endings: map[string]time.Time{},
+		pods: map[string]int{}, homeless: map[string]int{}, started: map[string]time.Time{}, leaving: map[string]time.Time{},
+		calls: map[string]int{}, unserved: map[string]time.Duration{}, permission: inventory.PermissionAllowed, sha: testSHA,
 	}
 	w.ca = inventory.Autoscaler{
 		Deployment: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}, Image: "cluster-autoscaler:v1.33.0",
 		Replicas: 1, StatusReplicas: 1, Pods: 1, LeaderElect: true, Discovery: []string{"k8s.io/cluster-autoscaler/enabled"},
-		Lease: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}, LeaseHolder: "ca-0",
+		Lease: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}, LeaseHolder: "ca-0", LeaseRenewed: w.now,
 	}
+	w.scaler.leads = true
 	w.c = newStore()
-	w.c.around = func(write func() error) error { return w.effect("status", write) }
+	w.wire()
 	w.addGroup("general", 3, false)
 	w.addGroup("batch", 2, true)
 	w.addGroup("system", 2, true)
@@ -88,6 +104,7 @@ func newWorld(t *testing.T) *world {
 	w.groups["general"].ScalingPolicies = []inventory.ScalingPolicy{{Name: "cpu", Type: "TargetTrackingScaling", Enabled: true, Active: true}}
 	w.groups["general"].ScheduledActions = []inventory.ScheduledAction{{Name: "night", Recurrence: "0 20 * * *"}}
 	w.groups["batch"].CapacityRebalance = true
+	w.scan()
 	w.record()
 	return w
 }
@@ -95,48 +112,34 @@ func newWorld(t *testing.T) *world {
 // fork is the same world once more, at this moment, without the process that runs in it. What is shared is never changed in
 // place.
 func (w *world) fork(t *testing.T) *world {
-	f := *w
-	f.t, f.hook = t, nil
-	f.c = w.c.fork()
-	f.c.around = func(write func() error) error { return f.effect("status", write) }
-	f.groups = map[string]*inventory.NodeGroup{}
+	f := &world{
+		t: t, now: w.now, lag: w.lag, ids: w.ids, ca: w.ca, scaler: w.scaler, engine: w.engine, claims: slices.Clone(w.claims), gone: w.gone,
+		settled: w.settled, identity: w.identity, crds: w.crds, rel: w.rel, handlers: slices.Clone(w.handlers), snapshot: w.snapshot, sha: w.sha,
+		permission: w.permission, policies: w.policies, broken: slices.Clone(w.broken), longest: w.longest, patience: w.patience, writes: w.writes,
+		groups: map[string]*inventory.NodeGroup{}, history: slices.Clone(w.history), born: maps.Clone(w.born), endings: maps.Clone(w.endings),
+		pods: maps.Clone(w.pods), homeless: maps.Clone(w.homeless), started: maps.Clone(w.started), leaving: maps.Clone(w.leaving),
+		unserved: maps.Clone(w.unserved), calls: maps.Clone(w.calls), c: w.c.fork(),
+	}
+	f.scaler.idle = maps.Clone(w.scaler.idle)
+	f.wire()
 	for name, g := range w.groups {
 		c := copyGroup(*g)
 		f.groups[name] = &c
 	}
-	f.history, f.broken = slices.Clone(w.history), slices.Clone(w.broken)
-	f.pods, f.started, f.endings, f.calls = maps.Clone(w.pods), maps.Clone(w.started), maps.Clone(w.endings), maps.Clone(w.calls)
 	f.engine.NodePools, f.engine.NodeClasses = slices.Clone(w.engine.NodePools), slices.Clone(w.engine.NodeClasses)
-	return &f
+	return f
 }
 
-func copyGroup(g inventory.NodeGroup) inventory.NodeGroup {
-	g.Instances = slices.Clone(g.Instances)
-	g.ScalingPolicies = slices.Clone(g.ScalingPolicies)
-	g.ScheduledActions = slices.Clone(g.ScheduledActions)
-	g.SuspendedProcesses = slices.Clone(g.SuspendedProcesses)
-	return g
-}
-
-func (w *world) addGroup(name string, size int32, managed bool) {
-	g := &inventory.NodeGroup{
-		Name: name, AutoScalingGroup: name, Min: 1, Max: 10, Desired: size, Subnets: []string{"subnet-1"},
-		Tags:           []inventory.Tag{{Key: "k8s.io/cluster-autoscaler/enabled", Value: "true"}},
-		LaunchTemplate: inventory.LaunchTemplate{InstanceType: "m5.large", ImageID: "ami-" + name, Image: &inventory.Image{ID: "ami-" + name, Name: "amazon-eks-node-al2023-x86_64-standard-1.33-v20261101", Architecture: "x86_64"}, SecurityGroups: []string{"sg-1"}},
+// wire lets the store's calls fail, and its writes of a status be effects.
+func (w *world) wire() {
+	w.c.around = func(write func() error) error { return w.effect("status", write) }
+	w.c.aside = func(write func() error) error { return w.point("object", write) }
+	w.c.fault = func(verb string, o any) error {
+		if w.fault == nil {
+			return nil
+		}
+		return w.read(verb + " " + kindOf(o))
 	}
-	if managed {
-		g.AutoScalingGroup = "eks-" + name
-		g.Managed = &inventory.ManagedNodeGroup{Status: "ACTIVE", AMIType: "AL2023_x86_64_STANDARD", ReleaseVersion: "1.33.0-20261101", CapacityType: "ON_DEMAND", InstanceTypes: []string{"m5.large"}}
-	}
-	for i := range size {
-		id := fmt.Sprintf("i-%s-%d", name, i)
-		g.Instances = append(g.Instances, inventory.Instance{ID: id, Type: "m5.large", Zone: "a", Lifecycle: "InService", Healthy: true})
-		labels := map[string]string{"group": name, corev1.LabelTopologyZone: "a"}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: labels}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/" + id}}
-		w.must(w.c.Create(context.Background(), node))
-		w.pods[id] = 3
-	}
-	w.groups[name] = g
 }
 
 func (w *world) must(err error) {
@@ -147,24 +150,46 @@ func (w *world) must(err error) {
 }
 
 func (w *world) breaks(format string, a ...any) {
-	w.broken = append(w.broken, fmt.Sprintf(format, a...))
+	if s := fmt.Sprintf(format, a...); !slices.Contains(w.broken, s) {
+		w.broken = append(w.broken, s)
+	}
 }
 
 // effects is how many effects were made so far, the writes of the status aside.
 func (w *world) effects() int { return w.writes - w.calls["status"] }
 
-// effect makes one write: the hook may stop the process before or after it, or lose its answer.
+// read may give an error in place of an answer.
+func (w *world) read(call string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fault == nil {
+		return nil
+	}
+	return w.fault(call)
+}
+
+// effect makes one write: the hook may stop the process before or after it, or lose its answer. After it every promise is
+// looked at.
 func (w *world) effect(name string, do func() error) error {
 	w.writes++
 	w.calls[name]++
+	return w.point(name, do)
+}
+
+// point is a moment at which something is written.
+func (w *world) point(name string, do func() error) error {
 	if w.hook != nil {
 		if err := w.hook(name, false); err != nil {
 			return err
 		}
 	}
+	if err := w.read(name); err != nil {
+		return err
+	}
 	if err := do(); err != nil {
 		return err
 	}
+	w.judge()
 	if w.hook != nil {
 		return w.hook(name, true)
 	}
@@ -179,430 +204,186 @@ func (w *world) change(name string, do func() error) error {
 	return w.effect(name, do)
 }
 
-// record keeps what AWS shows from now on.
-func (w *world) record() {
-	f := frame{at: w.now}
-	for _, name := range []string{"batch", "general", "system"} {
-		f.groups = append(f.groups, copyGroup(*w.groups[name]))
-	}
-	for len(w.history) > 1 && !w.history[1].at.After(w.now.Add(-w.lag)) {
-		w.history = w.history[1:] // nobody sees it any more
-	}
-	w.history = append(w.history, f)
-}
-
-// advance lets time pass: instances end, a stopped CA leaves, Karpenter gives homeless pods a node, CA fights while it runs.
+// advance lets time pass.
 func (w *world) advance(d time.Duration) {
-	w.now = w.now.Add(d)
-	for _, g := range w.groups {
-		g.Instances = slices.DeleteFunc(g.Instances, func(i inventory.Instance) bool {
-			if i.InService() || w.now.Before(w.endings[i.ID]) {
-				return false
-			}
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.ID}}
-			if err := client.IgnoreNotFound(w.c.Delete(context.Background(), node)); err != nil {
-				w.t.Fatal(err)
-			}
-			return true
-		})
-		for int(g.Desired) < g.InService() { // AWS chooses a victim
-			w.endInstance(g, slices.IndexFunc(g.Instances, inventory.Instance.InService), "AWS")
+	for d > 0 {
+		step := min(d, tick)
+		d -= step
+		w.now = w.now.Add(step)
+		for _, name := range slices.Sorted(maps.Keys(w.groups)) {
+			w.tickGroup(w.groups[name])
 		}
-	}
-	if w.ca.Replicas == 0 && !w.now.Before(w.caLeaves) {
-		w.ca.StatusReplicas, w.ca.Pods = 0, 0
-	}
-	w.fight()
-	if w.served("general") {
-		w.homeless = 0
+		w.tickScaler()
+		w.tickKarpenter()
+		w.schedule()
+		w.judge()
+		w.countUnserved(step)
 	}
 	w.record()
 }
 
-// fight is what a Cluster Autoscaler that still runs does to cordoned groups: it scales them up to their max.
-func (w *world) fight() {
-	if w.ca.Stopped() {
+// judge looks at what may never be, at no moment.
+func (w *world) judge() {
+	for _, pool := range testPools {
+		if w.scales(pool) && w.serves(pool) {
+			w.breaks("pool %s is served by Cluster Autoscaler and by Karpenter", pool)
+		}
+	}
+	if !w.scaler.leads {
 		return
 	}
-	for _, p := range w.engine.NodePools {
-		w.breaks("NodePool %s beside a running Cluster Autoscaler", p.Name)
-	}
-	var nodes corev1.NodeList
-	w.must(w.c.List(context.Background(), &nodes))
-	for _, n := range nodes.Items {
-		if n.Spec.Unschedulable || len(n.Spec.Taints) > 0 {
-			w.breaks("node %s fenced beside a running Cluster Autoscaler", n.Name)
+	for _, n := range w.nodes() {
+		_, scaled := n.Labels[v1alpha1.LabelScaler]
+		cordoned := n.Annotations[v1alpha1.AnnotationCordonedBy] != ""
+		if pool := w.poolOf(n); n.Labels["group"] != "" && w.scales(pool) && (scaled || cordoned || tainted(n, v1alpha1.TaintLegacy)) {
+			w.breaks("node %s is fenced while Cluster Autoscaler leads", n.Name)
 		}
 	}
 }
 
-func (w *world) endInstance(g *inventory.NodeGroup, i int, who string) {
-	id := g.Instances[i].ID
-	if w.pods[id] > 0 {
-		w.breaks("%s ended %s with %d evictable pods", who, id, w.pods[id])
+var testPools = []string{"general", "batch"}
+
+// countUnserved measures for how long a pool has no scaler: Cluster Autoscaler does not lead with its group listed, and no
+// Ready NodePool serves it.
+func (w *world) countUnserved(d time.Duration) {
+	for _, pool := range testPools {
+		if w.scales(pool) || w.serves(pool) {
+			w.unserved[pool] = 0
+			continue
+		}
+		w.unserved[pool] += d
+		w.longest = max(w.longest, w.unserved[pool])
+		if w.unserved[pool] > w.patience {
+			w.breaks("pool %s has no scaler for more than %s", pool, w.patience)
+		}
 	}
-	g.Instances[i].Lifecycle, w.endings[id] = "Terminating", w.now.Add(testEnding)
 }
 
-func (w *world) served(pool string) bool {
-	return slices.ContainsFunc(w.engine.NodePools, func(p karpv1.NodePool) bool { return p.Labels[v1alpha1.LabelPool] == pool })
+// halts says that the user asked for no more evictions: the migration is paused or deleted, and not on its way back.
+func (w *world) halts() bool {
+	o, ok := w.c.peek("Migration//prod").(*v1alpha1.Migration)
+	return ok && o.Spec.OnPause != v1alpha1.OnPauseRollBack && (o.Spec.Paused || o.DeletionTimestamp != nil)
 }
 
 // reconciler is a new process: nothing is remembered but what is in the world.
 func (w *world) reconciler() *Reconciler {
 	p := ports{w}
+	clock := func() time.Time { return w.now }
 	return &Reconciler{
 		Recorder: events.NewFakeRecorder(10000), Options: Options{Namespace: "castoff-system"},
 		Observer: &Observer{
-			Client: w.c, Live: w.c, Clock: func() time.Time { return w.now }, CABundle: []byte(testCA),
+			Client: w.c, Live: w.c, Clock: clock, CABundle: []byte(testCA),
 			NodeGroupsOf: func(string) NodeGroups { return p },
 			Ports: Ports{
 				Interruption: interruptionPort{w}, Identity: identityPort{w}, Autoscalers: p, Provisioner: provisionerPort{w},
-				Releases: releasesPort{w}, Drainer: drainerPort{w}, Snapshots: p,
+				Releases: releasesPort{w}, Drainer: drainerPort{w, drain.New(w.c, w.c, clock)}, Snapshots: p,
 			},
 		},
 	}
 }
 
-// ports are the node groups, Cluster Autoscaler and the snapshot.
-type ports struct{ w *world }
-
-func (p ports) Cluster(context.Context) (inventory.Cluster, error) {
-	return inventory.Cluster{Name: "test", Version: "1.33", CABundle: base64.StdEncoding.EncodeToString([]byte(testCA)), Region: "us-east-1"}, nil
-}
-
-func (p ports) List(context.Context, ...string) ([]inventory.NodeGroup, error) {
-	shown := p.w.history[0]
-	for _, f := range p.w.history {
-		if !f.at.After(p.w.now.Add(-p.w.lag)) {
-			shown = f
+// nodes are all nodes, as they are stored: to be looked at, not to be changed.
+func (w *world) nodes() []*corev1.Node {
+	var out []*corev1.Node
+	for _, o := range w.c.every("Node") {
+		if n, ok := o.(*corev1.Node); ok {
+			out = append(out, n)
 		}
 	}
-	return shown.groups, nil
+	return out
 }
 
-func (p ports) group(asg string) *inventory.NodeGroup {
-	for _, g := range p.w.groups {
-		if g.AutoScalingGroup == asg {
-			return g
+func (w *world) node(name string) *corev1.Node {
+	n, _ := w.c.peek("Node//" + name).(*corev1.Node)
+	return n
+}
+
+// addNode makes a node; ready says whether its kubelet is.
+func (w *world) addNode(name, instance string, labels map[string]string, ready bool) {
+	labels = maps.Clone(labels)
+	labels[corev1.LabelTopologyZone], labels[corev1.LabelHostname] = "a", name
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels, CreationTimestamp: metav1.NewTime(w.now)},
+		Spec:       corev1.NodeSpec{ProviderID: "aws:///a/" + instance},
+	}
+	setReady(n, ready)
+	w.c.put(n)
+}
+
+func setReady(n *corev1.Node, ready bool) {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+}
+
+func (w *world) removeNode(name string) {
+	w.c.remove("Node//" + name)
+	delete(w.pods, name)
+}
+
+// poolOf is the pool of a node, of a legacy group or of Karpenter.
+func (w *world) poolOf(n *corev1.Node) string {
+	if n == nil {
+		return ""
+	}
+	if g := n.Labels["group"]; g != "" {
+		return g
+	}
+	return n.Labels[v1alpha1.LabelPool]
+}
+
+func tainted(n *corev1.Node, key string) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+}
+
+// schedule gives pods without a node one that has room: the emptiest, of those that Kubernetes would take.
+func (w *world) schedule() {
+	for _, pool := range testPools {
+		for w.homeless[pool] > 0 {
+			best := w.roomiest(pool)
+			if best == "" {
+				break
+			}
+			w.homeless[pool]--
+			w.pods[best]++
 		}
 	}
-	p.w.t.Fatalf("no group %s", asg)
-	return nil
+	w.showPending()
 }
 
-func (p ports) DisablePolicies(_ context.Context, g inventory.NodeGroup, names []string) error {
-	return p.w.change("DisablePolicies", func() error {
-		policies := p.group(g.AutoScalingGroup).ScalingPolicies
-		for i := range policies {
-			if slices.Contains(names, policies[i].Name) {
-				policies[i].Active, policies[i].Enabled = false, false
-			}
-		}
-		return nil
-	})
-}
-
-func (p ports) DeleteScheduledActions(_ context.Context, asg string, names []string) error {
-	return p.w.change("DeleteScheduledActions", func() error {
-		g := p.group(asg)
-		g.ScheduledActions = slices.DeleteFunc(g.ScheduledActions, func(s inventory.ScheduledAction) bool { return slices.Contains(names, s.Name) })
-		return nil
-	})
-}
-
-func (p ports) SuspendProcesses(_ context.Context, asg string, processes []string) error {
-	return p.w.change("SuspendProcesses", func() error {
-		g := p.group(asg)
-		for _, s := range processes {
-			if s == "Terminate" {
-				p.w.breaks("Terminate suspended on %s", asg)
-			}
-			if !slices.Contains(g.SuspendedProcesses, s) {
-				g.SuspendedProcesses = append(g.SuspendedProcesses, s)
-			}
-		}
-		return nil
-	})
-}
-
-func (p ports) SetCapacityRebalance(_ context.Context, asg string, on bool) error {
-	return p.w.change("SetCapacityRebalance", func() error { p.group(asg).CapacityRebalance = on; return nil })
-}
-
-func (p ports) SetMaxInstanceLifetime(_ context.Context, asg string, seconds int32) error {
-	return p.w.change("SetMaxInstanceLifetime", func() error { p.group(asg).MaxInstanceLifetime = seconds; return nil })
-}
-
-func (p ports) SetSize(_ context.Context, g inventory.NodeGroup, minimum, maximum, desired int32) error {
-	return p.w.change("SetSize", func() error {
-		have := p.group(g.AutoScalingGroup)
-		if desired < minimum || desired > maximum {
-			p.w.breaks("sizes %d/%d/%d of %s", minimum, maximum, desired, g.Name)
-		}
-		have.Min, have.Max, have.Desired = minimum, maximum, desired
-		return nil
-	})
-}
-
-// EndInstances lowers desired by as many as it was asked for, whether or not they were still there: a repetition that AWS
-// would take for a second wish costs an undrained node.
-func (p ports) EndInstances(_ context.Context, asg string, ids []string) error {
-	return p.w.change("EndInstances", func() error {
-		g := p.group(asg)
-		if g.Desired-int32(len(ids)) < g.Min {
-			return errors.New("ValidationError: desired below min")
-		}
-		g.Desired -= int32(len(ids))
-		for i := range g.Instances {
-			if slices.Contains(ids, g.Instances[i].ID) && g.Instances[i].InService() {
-				p.w.endInstance(g, i, "castoff")
-			}
-		}
-		return nil
-	})
-}
-
-func (p ports) Find(context.Context) ([]inventory.Autoscaler, error) {
-	return []inventory.Autoscaler{p.w.ca}, nil
-}
-
-func (p ports) Stop(context.Context, inventory.Autoscaler) error {
-	return p.w.change("Stop", func() error {
-		p.w.ca.Replicas, p.w.caLeaves = 0, p.w.now.Add(3*time.Second)
-		return nil
-	})
-}
-
-func (p ports) HoldLease(_ context.Context, _ types.NamespacedName, identity string) error {
-	return p.w.change("HoldLease", func() error {
-		if !p.w.ca.Stopped() {
-			p.w.breaks("Lease taken while Cluster Autoscaler runs")
-		}
-		p.w.ca.LeaseHolder, p.w.ca.LeaseRenewed = identity, p.w.now
-		return nil
-	})
-}
-
-func (p ports) StripLeftovers(ctx context.Context, node string) error {
-	return p.w.change("StripLeftovers", func() error {
-		return p.w.patchNode(ctx, node, func(n *corev1.Node) {
-			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key != v1alpha1.TaintLegacy })
+func (w *world) roomiest(pool string) string {
+	best := ""
+	for _, n := range w.nodes() {
+		open := nodeReady(n) && !n.Spec.Unschedulable && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == v1alpha1.TaintLegacy && t.Effect == corev1.TaintEffectNoSchedule
 		})
-	})
-}
-
-func (w *world) patchNode(ctx context.Context, name string, mutate func(*corev1.Node)) error {
-	n := &corev1.Node{}
-	if err := w.c.Get(ctx, types.NamespacedName{Name: name}, n); err != nil {
-		return client.IgnoreNotFound(err)
+		if w.poolOf(n) != pool || !open || w.pods[n.Name] >= roomOfNode || w.ends(n.Name) {
+			continue
+		}
+		if best == "" || w.pods[n.Name] < w.pods[best] {
+			best = n.Name
+		}
 	}
-	if n.Annotations == nil {
-		n.Annotations = map[string]string{}
+	return best
+}
+
+// showPending keeps as many Pod objects without a node as there are homeless pods.
+func (w *world) showPending() {
+	owner := true
+	for _, pool := range testPools {
+		have := w.c.every("Pod")
+		have = slices.DeleteFunc(have, func(o client.Object) bool { return o.GetLabels()["pool"] != pool })
+		for i := len(have); i < w.homeless[pool]; i++ {
+			w.ids++
+			w.c.put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: fmt.Sprintf("%s-%d", pool, w.ids), Labels: map[string]string{"pool": pool},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: pool, Controller: &owner}},
+			}})
+		}
+		for i := w.homeless[pool]; i < len(have); i++ {
+			w.c.remove(keyOf(have[i]))
+		}
 	}
-	mutate(n)
-	return w.c.Update(ctx, n)
-}
-
-func (p ports) Save(_ context.Context, _ string, s *inventory.Snapshot) (string, error) {
-	return testSHA, p.w.effect("Save", func() error {
-		if p.w.snapshot == nil {
-			p.w.snapshot = s
-		}
-		return nil
-	})
-}
-
-const testSHA = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
-func (p ports) Load(context.Context, string) (*inventory.Snapshot, string, error) {
-	if p.w.snapshot == nil {
-		return nil, "", nil
-	}
-	return p.w.snapshot, p.w.sha, nil
-}
-
-type interruptionPort struct{ w *world }
-
-func (p interruptionPort) Observe(context.Context, inventory.Cluster) (inventory.Interruption, error) {
-	i := p.w.settled
-	i.QueueName = "test"
-	return i, nil
-}
-
-func (p interruptionPort) Ensure(context.Context, inventory.Cluster) error {
-	return p.w.change("EnsureInterruption", func() error { p.w.settled.Ready = true; return nil })
-}
-
-type identityPort struct{ w *world }
-
-func (p identityPort) Observe(context.Context, inventory.Cluster, []string) (inventory.Identity, error) {
-	i := p.w.identity
-	i.NodeRole = "KarpenterNodeRole-test"
-	return i, nil
-}
-
-func (p identityPort) Ensure(context.Context, inventory.Cluster, []string) error {
-	return p.w.change("EnsureIdentity", func() error { p.w.identity.Ready = true; return nil })
-}
-
-func (p identityPort) AttachedPolicies(_ context.Context, role string) ([]string, error) {
-	return p.w.policies[role], nil
-}
-
-func (p identityPort) Check(context.Context, inventory.Cluster) ([]inventory.Permission, error) {
-	return []inventory.Permission{{Action: "sqs:CreateQueue", State: p.w.permission}}, nil
-}
-
-type releasesPort struct{ w *world }
-
-func (p releasesPort) Observe(context.Context, helm.Release) (helm.State, error) {
-	if !p.w.rel {
-		return helm.State{Status: helm.NotInstalled}, nil
-	}
-	return helm.State{Status: helm.Deployed, Current: true}, nil
-}
-
-func (p releasesPort) Apply(context.Context, helm.Release) (helm.State, error) {
-	return helm.State{}, p.w.change("Apply", func() error { p.w.rel = true; return nil })
-}
-
-func (p releasesPort) ObserveCRDs(context.Context) ([]helm.CRD, error) {
-	status := helm.CRDMissing
-	if p.w.crds {
-		status = helm.CRDCurrent
-	}
-	return []helm.CRD{{Name: "nodepools.karpenter.sh", Status: status, Established: p.w.crds}}, nil
-}
-
-func (p releasesPort) ApplyCRDs(context.Context) error {
-	return p.w.change("ApplyCRDs", func() error { p.w.crds = true; return nil })
-}
-
-type provisionerPort struct{ w *world }
-
-func (p provisionerPort) Observe(context.Context) (inventory.Engine, error) {
-	e := p.w.engine
-	if p.w.rel {
-		e.Replicas, e.ReadyReplicas = 2, 2
-	}
-	e.Canaries, e.NodeClassHashes = nil, map[string]string{}
-	for _, c := range e.NodeClasses {
-		e.NodeClassHashes[c.Name] = "hash-of-" + c.Name
-	}
-	for pool, since := range p.w.started {
-		e.Canaries = append(e.Canaries, inventory.Canary{Pool: pool, NodePool: true, Pod: true, Node: true, PodRan: p.w.now.Sub(since) > 4*time.Second, Since: since})
-	}
-	return e, nil
-}
-
-func (p provisionerPort) EnsureNodeClass(_ context.Context, nc *awsv1.EC2NodeClass) error {
-	return p.w.change("EnsureNodeClass", func() error {
-		c := nc.DeepCopy()
-		for _, kind := range []string{"SubnetsReady", "SecurityGroupsReady", "AMIsReady", "InstanceProfileReady", "ValidationSucceeded", "Ready"} {
-			c.StatusConditions().SetTrue(kind)
-		}
-		p.w.engine.NodeClasses = slices.DeleteFunc(p.w.engine.NodeClasses, func(o awsv1.EC2NodeClass) bool { return o.Name == c.Name })
-		p.w.engine.NodeClasses = append(p.w.engine.NodeClasses, *c)
-		return nil
-	})
-}
-
-func (p provisionerPort) EnsureNodePool(_ context.Context, np *karpv1.NodePool) error {
-	return p.w.change("EnsureNodePool", func() error {
-		c := np.DeepCopy()
-		for _, kind := range []string{"ValidationSucceeded", "NodeClassReady", "Ready"} {
-			c.StatusConditions().SetTrue(kind)
-		}
-		p.w.engine.NodePools = slices.DeleteFunc(p.w.engine.NodePools, func(o karpv1.NodePool) bool { return o.Name == c.Name })
-		p.w.engine.NodePools = append(p.w.engine.NodePools, *c)
-		return nil
-	})
-}
-
-func (p provisionerPort) StartCanary(_ context.Context, pool string, _ *awsv1.EC2NodeClass, _ *karpv1.NodePool, _ metav1.OwnerReference) error {
-	return p.w.change("StartCanary", func() error {
-		if _, ok := p.w.started[pool]; !ok {
-			p.w.started[pool] = p.w.now
-		}
-		return nil
-	})
-}
-
-func (p provisionerPort) EndCanary(_ context.Context, pool string) error {
-	return p.w.change("EndCanary", func() error { delete(p.w.started, pool); return nil })
-}
-
-func (p provisionerPort) MarkCanaryPassed(_ context.Context, pool, hash string) error {
-	return p.w.change("MarkCanaryPassed", func() error {
-		for i := range p.w.engine.NodeClasses {
-			if p.w.engine.NodeClasses[i].Name == pool {
-				c := p.w.engine.NodeClasses[i].DeepCopy()
-				c.Annotations[v1alpha1.AnnotationCanaryPassed] = hash
-				p.w.engine.NodeClasses[i] = *c
-			}
-		}
-		return nil
-	})
-}
-
-type drainerPort struct{ w *world }
-
-func (p drainerPort) State(ctx context.Context, node string) (inventory.DrainState, error) {
-	err := p.w.c.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{})
-	if apierrors.IsNotFound(err) {
-		return inventory.DrainState{Node: node}, nil
-	}
-	return inventory.DrainState{Node: node, Evictable: p.w.pods[node]}, err
-}
-
-// Pass evicts one pod: the budgets have room for one at a time.
-func (p drainerPort) Pass(ctx context.Context, node string) (inventory.DrainState, error) {
-	err := p.w.change("Pass", func() error {
-		n := &corev1.Node{}
-		if err := p.w.c.Get(ctx, types.NamespacedName{Name: node}, n); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		if !n.Spec.Unschedulable || n.Annotations[v1alpha1.AnnotationDraining] == "" {
-			p.w.breaks("eviction from %s, which is not fenced and draining", node)
-		}
-		if !p.w.ca.Stopped() {
-			p.w.breaks("eviction from %s beside a running Cluster Autoscaler", node)
-		}
-		if p.w.pods[node] > 0 {
-			p.w.pods[node]--
-			p.w.homeless++
-		}
-		return nil
-	})
-	return inventory.DrainState{Node: node, Evictable: p.w.pods[node]}, err
-}
-
-func (p drainerPort) Mark(ctx context.Context, node, pool string) error {
-	return p.w.change("Mark", func() error {
-		return p.w.patchNode(ctx, node, func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationLegacy] = pool })
-	})
-}
-
-func (p drainerPort) Fence(ctx context.Context, node, pool string) error {
-	return p.w.change("Fence", func() error {
-		if !p.w.served(pool) {
-			p.w.breaks("node %s fenced before a NodePool serves %s", node, pool)
-		}
-		return p.w.patchNode(ctx, node, func(n *corev1.Node) {
-			n.Labels[v1alpha1.LabelPool], n.Labels[v1alpha1.LabelScaler] = pool, v1alpha1.ScalerKarpenter
-			n.Spec.Unschedulable = true
-			n.Annotations[v1alpha1.AnnotationCordonedBy] = v1alpha1.ByCastoff
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintLegacy, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule})
-		})
-	})
-}
-
-func (p drainerPort) Begin(ctx context.Context, node string) error {
-	return p.w.change("Begin", func() error {
-		return p.w.patchNode(ctx, node, func(n *corev1.Node) {
-			n.Annotations[v1alpha1.AnnotationDraining] = p.w.now.Format(time.RFC3339)
-			n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintLegacy, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
-		})
-	})
 }
