@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,17 @@ func aMigration() migrationOf {
 }
 
 func (b migrationOf) paused() migrationOf { b.m.Spec.Paused = true; return b }
+
+func (b migrationOf) rollBack() migrationOf {
+	b.m.Spec.Paused, b.m.Spec.OnPause = true, v1alpha1.OnPauseRollBack
+	return b
+}
+
+// accepts a risk for good.
+func (b migrationOf) accepts(check, object string) migrationOf {
+	b.m.Spec.AcceptedRisks = append(b.m.Spec.AcceptedRisks, v1alpha1.AcceptedRisk{Check: check, Object: object, Reason: "known"})
+	return b
+}
 
 func (b migrationOf) manual(approved ...v1alpha1.ApprovalStep) migrationOf {
 	b.m.Spec.Approval, b.m.Spec.ApprovedSteps = v1alpha1.ApprovalManual, approved
@@ -165,16 +177,18 @@ func (s *scene) withAutoscaler(change func(*inventory.Autoscaler)) *scene {
 
 func (s *scene) build() World { return s.w }
 
-// snapshotTaken: the snapshot is there, and nothing else.
+// snapshotTaken: the snapshot is there, and nothing else. It shares nothing with the world that changes later.
 func (s *scene) snapshotTaken() *scene {
-	s.w.Snapshot = &inventory.Snapshot{Pools: s.w.Pools, Home: s.w.Home}
+	s.w.Snapshot = &inventory.Snapshot{Pools: s.w.Pools, Home: s.w.Home, Autoscalers: slices.Clone(s.w.Autoscalers)}
 	for _, g := range s.w.Groups {
 		recorded := inventory.GroupSnapshot{Group: g}
 		recorded.Group.SuspendedProcesses = slices.Clone(g.SuspendedProcesses)
 		recorded.Group.ScalingPolicies = slices.Clone(g.ScalingPolicies)
+		recorded.Group.Instances = slices.Clone(g.Instances)
 		for _, n := range s.w.Nodes {
 			if n.Group == g.Name {
-				recorded.Nodes = append(recorded.Nodes, inventory.NodeSnapshot{Name: n.Name, InstanceID: n.InstanceID, Zone: n.Zone})
+				recorded.Nodes = append(recorded.Nodes, inventory.NodeSnapshot{Name: n.Name, InstanceID: n.InstanceID, Zone: n.Zone,
+					Labels: maps.Clone(n.Labels), Taints: slices.Clone(n.Taints), Unschedulable: n.Unschedulable})
 			}
 		}
 		s.w.Snapshot.Groups = append(s.w.Snapshot.Groups, recorded)
@@ -275,9 +289,37 @@ func (s *scene) serve(pool, suffix string) *scene {
 }
 
 func fenceIt(n *inventory.Node) {
-	n.Unschedulable = true
+	cordonIt(n)
 	n.Labels[v1alpha1.LabelPool], n.Labels[v1alpha1.LabelScaler] = n.Group, v1alpha1.ScalerKarpenter
 	n.Taints = append(n.Taints, corev1.Taint{Key: v1alpha1.TaintLegacy, Effect: corev1.TaintEffectPreferNoSchedule})
+}
+
+// cordonIt keeps a cordon that is somebody else's, and says whose the other ones are.
+func cordonIt(n *inventory.Node) {
+	if !n.Unschedulable {
+		n.Unschedulable, n.Annotations[v1alpha1.AnnotationCordonedBy] = true, v1alpha1.ByCastoff
+	}
+}
+
+// inService puts the legacy nodes back in service, as a pause does.
+func (s *scene) inService() *scene {
+	s.legacy(releaseIt)
+	return s
+}
+
+// releaseIt undoes what castoff did to keep pods off a node, and no more.
+func releaseIt(n *inventory.Node) {
+	if n.Annotations[v1alpha1.AnnotationCordonedBy] != "" {
+		n.Unschedulable = false
+	}
+	for _, key := range []string{v1alpha1.AnnotationCordonedBy, v1alpha1.AnnotationExcludedBy, v1alpha1.AnnotationDraining} {
+		delete(n.Annotations, key)
+	}
+	delete(n.Labels, v1alpha1.LabelScaler)
+	if n.Labels[karpv1.NodePoolLabelKey] == "" {
+		delete(n.Labels, v1alpha1.LabelPool)
+	}
+	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintLegacy })
 }
 
 // shifting: the groups are open downwards and launch no more.

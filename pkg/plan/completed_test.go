@@ -46,10 +46,10 @@ func TestCompleted(t *testing.T) {
 			want:      decided{phase: v1alpha1.PhaseCompleted},
 		},
 		"GroupScaledUpByHand": {
-			reason:    "a group that somebody scaled up again is dealt with before it has a node",
+			reason:    "a group that somebody scaled up again is dealt with before it has a node; the max is theirs",
 			migration: aMigration().soaked(),
 			world:     aWorld().completed().withGroup("general", func(g *inventory.NodeGroup) { g.Max, g.Desired = 1, 1 }),
-			want:      decided{phase: v1alpha1.PhaseShifting, actions: []string{"SetGroupSize general 0/0/0"}},
+			want:      decided{phase: v1alpha1.PhaseShifting, actions: []string{"SetGroupSize general 0/1/0"}, blockers: []string{"Warn ForeignSize nodegroup/general"}},
 		},
 	})
 	d := Next(aMigration().soaked().build(), aWorld().completed().build(), noon)
@@ -69,7 +69,8 @@ func TestCompletedReached(t *testing.T) {
 		"NoPools":    {"nothing to do is nothing done", aWorld().completed().with(func(w *World) { w.Pools = nil }), false},
 		"NodeLeft":   {"a node is left", aWorld().shifting().finished("general"), false},
 		"Min":        {"a min above 0 brings instances back", aWorld().completed().withGroup("batch", func(g *inventory.NodeGroup) { g.Min = 1 }), false},
-		"Max":        {"the end size of an Auto Scaling group is 0/0/0", aWorld().completed().withGroup("general", func(g *inventory.NodeGroup) { g.Max = 1 }), false},
+		"Max":        {"the end size of an Auto Scaling group is 0/0/0", aWorld().completed().withGroup("general", func(g *inventory.NodeGroup) { g.Max = 10 }), false},
+		"MaxForeign": {"but a max that somebody set since is theirs, and brings nothing back", aWorld().completed().withGroup("general", func(g *inventory.NodeGroup) { g.Max = 1 }), true},
 		"MaxManaged": {"and of a managed node group 0/1/0", aWorld().completed().withGroup("batch", func(g *inventory.NodeGroup) { g.Max = 1 }), true},
 	}
 	for name, tc := range cases {

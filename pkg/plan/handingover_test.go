@@ -304,7 +304,7 @@ func TestFenced(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			n := inventory.Node{Group: "general", Labels: map[string]string{}}
+			n := inventory.Node{Group: "general", Labels: map[string]string{}, Annotations: map[string]string{}}
 			fenceIt(&n)
 			tc.change(&n)
 			if got := fenced(n, "general"); got != tc.want {

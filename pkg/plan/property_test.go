@@ -35,12 +35,18 @@ var rules = map[string]func(*v1alpha1.Migration, World, Decision) string{
 	"the home is left alone":                          homeAlone,
 }
 
-func onlyTheSnapshotFirst(_ *v1alpha1.Migration, w World, d Decision) string {
+func onlyTheSnapshotFirst(m *v1alpha1.Migration, w World, d Decision) string {
 	if w.Snapshot != nil {
 		return ""
 	}
 	for _, a := range d.Actions {
-		if _, ok := a.(SaveSnapshot); !ok {
+		switch a.(type) {
+		case SaveSnapshot:
+		case HoldLease:
+			if m.Status.Snapshot == nil { // a snapshot that was taken and cannot be read: what is held stays held
+				return tell(a)
+			}
+		default:
 			return tell(a)
 		}
 	}

@@ -46,8 +46,20 @@ func TestShiftingOpensTheGroups(t *testing.T) {
 			want: shifts([]string{"BeginDrain general-0", "BeginDrain general-1"}),
 		},
 		"MinIsRaisedByHand": {
-			reason: "a foreign write of the sizes stops the next eviction until it is mended",
+			reason: "a min that somebody set is theirs: it stops the pool, and is named",
 			world:  aWorld().shifting().draining("general-0", 2).withGroup("general", func(g *inventory.NodeGroup) { g.Min = 2 }),
+			want:   shifts(nil, "Block ForeignSize nodegroup/general"),
+			says:   "Set it to 0 where it is defined, or accept the risk ForeignSize",
+		},
+		"MinIsAccepted": {
+			reason:    "a user who accepts it has castoff set it",
+			migration: aMigration().accepts(CheckForeignSize, "nodegroup/general"),
+			world:     aWorld().shifting().draining("general-0", 2).withGroup("general", func(g *inventory.NodeGroup) { g.Min = 2 }),
+			want:      shifts([]string{"SetGroupSize general 0/10/3"}),
+		},
+		"MinIsRestored": {
+			reason: "the recorded min is nobody's change: it is there after a way back that was broken off",
+			world:  aWorld().shifting().withGroup("general", func(g *inventory.NodeGroup) { g.Min = 1 }),
 			want:   shifts([]string{"SetGroupSize general 0/10/3"}),
 		},
 		"LaunchIsResumedByHand": {
@@ -189,8 +201,20 @@ func TestShiftingSettles(t *testing.T) {
 		},
 		"DesiredIsLeftOver": {
 			reason: "an instance that died by itself leaves a desired size that would bring it back",
-			world:  aWorld().shifting().finished("general").withGroup("general", func(g *inventory.NodeGroup) { g.Desired, g.Max = 1, 1 }),
+			world:  aWorld().shifting().finished("general").withGroup("general", func(g *inventory.NodeGroup) { g.Desired, g.Max = 1, 10 }),
 			want:   shifts([]string{"SetGroupSize general 0/0/0"}),
+		},
+		"MaxIsForeign": {
+			reason: "a max that somebody set since the snapshot is theirs, and stays",
+			world:  aWorld().shifting().finished("general").withGroup("general", func(g *inventory.NodeGroup) { g.Desired, g.Max = 1, 20 }),
+			want:   shifts([]string{"SetGroupSize general 0/20/0"}, "Warn ForeignSize nodegroup/general"),
+			says:   "its max is 20, and was 10",
+		},
+		"MaxIsAccepted": {
+			reason:    "unless they accept that castoff sets it",
+			migration: aMigration().accepts(CheckForeignSize, "nodegroup/general"),
+			world:     aWorld().shifting().finished("general").withGroup("general", func(g *inventory.NodeGroup) { g.Max = 20 }),
+			want:      shifts([]string{"SetGroupSize general 0/0/0"}),
 		},
 		"SoakBegins": {
 			reason: "the soak begins when the pool is seen empty",
