@@ -59,6 +59,7 @@ type calls struct {
 	removals map[types.NamespacedName][]removal // oldest first
 	refused  map[types.NamespacedName]bool      // owners of pods whose budget made an eviction wait
 	draining map[string]bool                    // nodes with an eviction
+	claims   map[string]removal                 // of NodeClaims, by name: the first that asked
 	writes   []write
 }
 
@@ -69,7 +70,7 @@ type write struct {
 }
 
 func newCalls(config Config) calls {
-	return calls{config: config, removals: map[types.NamespacedName][]removal{}, refused: map[types.NamespacedName]bool{}, draining: map[string]bool{}}
+	return calls{config: config, removals: map[types.NamespacedName][]removal{}, refused: map[types.NamespacedName]bool{}, draining: map[string]bool{}, claims: map[string]removal{}}
 }
 
 // aws takes in a call to AWS.
@@ -93,6 +94,11 @@ func (j *Judge) observeAudit(at time.Time, event AuditEvent) {
 	}
 	if event.ObjectRef != nil && event.ObjectRef.Resource == "pods" && event.ResponseStatus != nil && !isDryRun(event.RequestURI) {
 		j.observePodRequest(at, event)
+	}
+	if event.ObjectRef != nil && event.ObjectRef.Resource == "nodeclaims" && event.ObjectRef.Subresource == "" && event.Verb == "delete" && succeeded(event) && !isDryRun(event.RequestURI) {
+		if _, known := j.calls.claims[event.ObjectRef.Name]; !known {
+			j.calls.claims[event.ObjectRef.Name] = removal{StageTimestamp: event.StageTimestamp, User: event.User.Username, Verb: event.Verb}
+		}
 	}
 }
 

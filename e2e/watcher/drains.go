@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
 )
 
@@ -21,6 +23,7 @@ const slack = 5 * time.Second
 type drains struct {
 	instances map[string]simapi.Instance
 	endings   map[string]*ending // by instance
+	claims    map[string]*ending // by the name of a NodeClaim that is being deleted
 	drops     []drop
 }
 
@@ -40,16 +43,33 @@ type drop struct {
 }
 
 func newDrains() drains {
-	return drains{instances: map[string]simapi.Instance{}, endings: map[string]*ending{}}
+	return drains{instances: map[string]simapi.Instance{}, endings: map[string]*ending{}, claims: map[string]*ending{}}
+}
+
+// observeClaim remembers who was on the node when its NodeClaim's deletion began.
+func (j *Judge) observeClaim(at time.Time, claim *karpv1.NodeClaim, deleted bool) {
+	setOrDelete(j.claims, claim.Name, claim, deleted)
+	if j.drains.claims[claim.Name] != nil || !deleted && claim.DeletionTimestamp == nil {
+		return
+	}
+	end := &ending{at: at}
+	j.drains.claims[claim.Name] = end
+	for _, pod := range j.podsOn(lastPart(claim.Status.ProviderID)) {
+		if evictable(pod) && pod.Labels[v1alpha1.LabelCanary] == "" {
+			end.pods = append(end.pods, pod)
+		}
+	}
 }
 
 // instanceOf is the ID at the end of the node's provider ID.
 func (j *Judge) instanceOf(node string) string {
 	if n := j.nodes[node]; n != nil {
-		return n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
+		return lastPart(n.Spec.ProviderID)
 	}
 	return ""
 }
+
+func lastPart(providerID string) string { return providerID[strings.LastIndex(providerID, "/")+1:] }
 
 func (j *Judge) observeInstance(at time.Time, instance simapi.Instance) {
 	j.drains.instances[instance.ID] = instance
@@ -97,7 +117,7 @@ func over(instance simapi.Instance) bool {
 func (j *Judge) legacyEnded() int {
 	count := 0
 	for _, end := range j.drains.endings {
-		if group := groupOf(end.instance.NodeGroup, end.instance.AutoScalingGroup); group != "" && group != j.config.Home {
+		if group := groupOf(end.instance.NodeGroup, end.instance.AutoScalingGroup); group != "" && group != j.config.Home && !end.at.Before(j.since) {
 			count++
 		}
 	}
@@ -210,18 +230,42 @@ func (j *Judge) endedUndrained() []string {
 	var undrained []string
 	for id, end := range j.drains.endings {
 		group := groupOf(end.instance.NodeGroup, end.instance.AutoScalingGroup)
-		var left []string
-		for _, pod := range end.pods {
-			if !j.goneBy(pod, end.at) {
-				left = append(left, pod.Namespace+"/"+pod.Name)
-			}
-		}
-		if group != "" && len(left) > 0 {
+		left := j.left(end, end.at)
+		if group != "" && len(left) > 0 && !end.at.Before(j.since) {
 			undrained = append(undrained, fmt.Sprintf("%s instance %s of %s was ended by %s with %d pods on it: %s",
 				clockTime(end.at), id, group, brief(end.instance.EndedBy), len(left), strings.Join(left, ", ")))
 		}
 	}
 	return undrained
+}
+
+// claimsDeletedUndrained are the NodeClaims whose node had an evictable pod when somebody deleted them. Karpenter itself
+// deletes first and drains then, and is left to it.
+func (j *Judge) claimsDeletedUndrained() []string {
+	var undrained []string
+	for name, end := range j.drains.claims {
+		who, at := word(j.calls.claims[name].User, "nobody in the audit log"), end.at
+		if stamp := j.calls.claims[name].StageTimestamp; !stamp.IsZero() && stamp.Before(at) {
+			at = stamp
+		}
+		left := j.left(end, at)
+		if who == j.config.EngineUser || len(left) == 0 || end.at.Before(j.since) {
+			continue
+		}
+		undrained = append(undrained, fmt.Sprintf("%s NodeClaim %s was deleted by %s with %d pods on its node: %s", clockTime(at), name, who, len(left), strings.Join(left, ", ")))
+	}
+	return undrained
+}
+
+// left are the pods that were still on the node at that time.
+func (j *Judge) left(end *ending, at time.Time) []string {
+	var left []string
+	for _, pod := range end.pods {
+		if !j.goneBy(pod, at) {
+			left = append(left, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return left
 }
 
 // goneBy says whether the pod had left by then. The audit log's time decides, for a watch may tell it late.

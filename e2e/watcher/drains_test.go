@@ -1,9 +1,11 @@
 package watcher
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -143,5 +145,102 @@ func TestUndrainedNamesThePod(t *testing.T) {
 	details := tell(t, 60, shop(seen{5, endedBy("alice autoscaling.SetDesiredCapacity", instance("b", "general"))})...).Details()
 	if len(details) != 1 || !strings.Contains(details[0], "shop/web-b") || !strings.Contains(details[0], "alice") {
 		t.Errorf("details = %v, want the pod and who ended the instance", details)
+	}
+}
+
+// back is the way back of the shop: its pods run on Karpenter's node k, and claim c stands for it.
+func back(more ...seen) []seen {
+	return append([]seen{
+		{0, twoGroups}, {0, instance("k", "")}, {0, node("k")}, {0, instance("a", "general")}, {0, node("a")}, {0, claim("c", "k")},
+		{0, pod("web", "web-1", "k")}, {0, pod("web", "web-2", "k")}, {0, pod("web", "web-3", "a")}, {0, budget("web", 2)},
+	}, more...)
+}
+
+// TestDrainsOfKarpentersNodes judges the way back as the way forward.
+func TestDrainsOfKarpentersNodes(t *testing.T) {
+	const engine = "system:serviceaccount:kube-system:karpenter"
+	gone := func(at float64, names ...string) (story []seen) {
+		for _, name := range names {
+			story = append(story, seen{at, audit(at, castoffUser, "evict", name)}, seen{at + 0.1, audit(at+0.1, "lab:reaper", "delete", name)}, seen{at + 0.1, Gone{pod("web", name, "k")}})
+		}
+		return story
+	}
+	deleted := func(at float64, user string) []seen {
+		return []seen{{at, audit(at, user, "delete", "c", of("nodeclaims", ""))}, {at, claim("c", "k", goingSince(at))}}
+	}
+	type counts struct{ Budgets, Deleted, Undrained int }
+	cases := map[string]struct {
+		reason string
+		story  []seen
+		want   counts
+	}{
+		"Drained": {
+			reason: "One by one, each replaced before the next, and the NodeClaim when nothing is left.",
+			story: slices.Concat(gone(1, "web-1"), []seen{{2, pod("web", "web-4", "a")}}, gone(3, "web-2"), []seen{{4, daemonPod("agent-k", "k")}},
+				deleted(5, castoffUser)),
+		},
+		"BelowTheFloor": {
+			reason: "A budget holds on Karpenter's nodes too.",
+			story:  []seen{{1, audit(1, castoffUser, "evict", "web-1")}, {1, pod("web", "web-1", "k", leaving(1))}, {2, audit(2, castoffUser, "evict", "web-2")}, {2, pod("web", "web-2", "k", leaving(2))}},
+			want:   counts{Budgets: 1},
+		},
+		"PodDeleted": {
+			reason: "So does the Eviction API.",
+			story:  []seen{{1, audit(1, castoffUser, "delete", "web-1")}}, want: counts{Deleted: 1},
+		},
+		"ClaimDeletedUndrained": {
+			reason: "To delete the NodeClaim of a node with pods leaves the drain to Karpenter, which knows nobody's policies.",
+			story:  deleted(1, castoffUser), want: counts{Undrained: 1},
+		},
+		"AuditComesLate": {
+			reason: "The audit log may tell it after the watch.",
+			story:  []seen{{1, claim("c", "k", goingSince(1))}, {1.5, audit(1, castoffUser, "delete", "c", of("nodeclaims", ""))}}, want: counts{Undrained: 1},
+		},
+		"ByItsNodePool": {
+			reason: "NodeClaims that the garbage collector takes, because somebody deleted their NodePool, were not drained either.",
+			story:  deleted(1, "system:serviceaccount:kube-system:generic-garbage-collector"), want: counts{Undrained: 1},
+		},
+		"ByKarpenter": {
+			reason: "Karpenter deletes a NodeClaim first and drains then: that is its own affair.",
+			story:  deleted(1, engine),
+		},
+		"PodsWatchTellsLate": {
+			reason: "A pod whose end the watch tells after the NodeClaim's was gone when the audit log says so.",
+			story: slices.Concat([]seen{{1, pod("web", "web-4", "a")}, {1, audit(1, castoffUser, "evict", "web-1")}, {1, audit(1, castoffUser, "evict", "web-2")}, {2, audit(2, "lab:reaper", "delete", "web-1")}, {2, audit(2, "lab:reaper", "delete", "web-2")}},
+				deleted(3, castoffUser), []seen{{3.1, Gone{pod("web", "web-1", "k")}}, {3.1, Gone{pod("web", "web-2", "k")}}}),
+		},
+		"Canary": {
+			reason: "castoff's own pod is its own.",
+			story:  slices.Concat(gone(1, "web-1"), []seen{{2, pod("web", "web-4", "a")}}, gone(3, "web-2"), []seen{{4, pod("canary", "canary", "k", labelled(v1alpha1.LabelCanary, "general"))}}, deleted(5, castoffUser)),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			report := tell(t, 60, back(tc.story...)...)
+			got := counts{report.PDBViolations, report.PodsDeletedByCastoff, report.InstancesEndedUndrained}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\n-want +got:\n%s%v", tc.reason, diff, report.Details())
+			}
+		})
+	}
+}
+
+// TestBegin breaks everything there is, and begins anew.
+func TestBegin(t *testing.T) {
+	j := judgeOf(t, back(
+		seen{1, audit(1, castoffUser, "delete", "web-1")}, seen{1, pod("web", "web-1", "k", leaving(1))}, seen{1, pod("web", "web-2", "k", leaving(1))},
+		seen{2, claim("c", "k", goingSince(2))}, seen{3, endedBy("crude", instance("a", "general"))}, seen{3, daemonSet()}, seen{3, nodePool("general")}, seen{4, Gone{nodePool("general")}},
+	)...)
+	before := j.Report(second(60))
+	if before.PDBViolations == 0 || before.PodsDeletedByCastoff == 0 || before.InstancesEndedUndrained != 2 || before.DaemonPodsMissing == 0 || before.UnservedSeconds != 56 || before.CastoffAPICalls.Kubernetes != 1 {
+		t.Fatalf("the story breaks too little to show anything: %+v", before)
+	}
+	j.Begin(second(60))
+	if broken := j.Report(second(70)).Broken(); len(broken) > 0 {
+		t.Errorf("what was before the account began is not in it: %v", broken)
+	}
+	after := j.Report(second(85))
+	if after.Seconds != 25 || after.UnservedSeconds != 25 || after.CastoffAPICalls.Kubernetes != 0 || len(after.Details()) != 0 {
+		t.Errorf("what lasts is measured anew: %+v, details %v", after, after.Details())
 	}
 }

@@ -123,6 +123,18 @@ func endedBy(who string, i simapi.Instance) simapi.Instance {
 	return i
 }
 
+// claim is a NodeClaim whose instance runs node <node>.
+func claim(name, node string, changes ...change[karpv1.NodeClaim]) *karpv1.NodeClaim {
+	return apply(&karpv1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     karpv1.NodeClaimStatus{NodeName: node, ProviderID: "aws:///us-east-1a/i-" + node},
+	}, changes)
+}
+
+func goingSince(at float64) change[karpv1.NodeClaim] {
+	return func(c *karpv1.NodeClaim) { c.DeletionTimestamp = &metav1.Time{Time: second(at)} }
+}
+
 // budget has a floor, as the disruption controller computed it.
 func budget(app string, floor int32) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{

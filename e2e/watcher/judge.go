@@ -33,6 +33,9 @@ type Config struct {
 	CastoffNamespace string
 	// CastoffRole is the name of the IAM role castoff's AWS calls are made with.
 	CastoffRole string
+	// EngineUser is Karpenter's name in the audit log: it may delete NodeClaims that pods run on, for it drains them.
+	// Default: the ServiceAccount of its chart.
+	EngineUser string
 	// AutoscalerNamespace and AutoscalerLease say where Cluster Autoscaler's Lease and status are.
 	AutoscalerNamespace string
 	AutoscalerLease     string
@@ -42,6 +45,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.CastoffNamespace = word(c.CastoffNamespace, "castoff-system")
 	c.CastoffUser = word(c.CastoffUser, "system:serviceaccount:"+c.CastoffNamespace+":castoff")
+	c.EngineUser = word(c.EngineUser, "system:serviceaccount:kube-system:karpenter")
 	c.AutoscalerNamespace = word(c.AutoscalerNamespace, "kube-system")
 	c.AutoscalerLease = word(c.AutoscalerLease, "cluster-autoscaler")
 	c.Limits = c.Limits.withDefaults()
@@ -63,6 +67,7 @@ type Judge struct {
 	last   time.Time
 	notes  []Note
 
+	since          time.Time // of the account, see Begin
 	started, ended time.Time // of the Migration
 	phase          string
 	conditions     map[string]string
@@ -71,7 +76,7 @@ type Judge struct {
 	vanished map[types.UID]time.Time
 	nodes    map[string]*corev1.Node
 	budgets  map[types.NamespacedName]*policyv1.PodDisruptionBudget
-	claims   map[string]bool
+	claims   map[string]*karpv1.NodeClaim
 
 	scalers scalers
 	drains  drains
@@ -85,7 +90,7 @@ func NewJudge(config Config) *Judge {
 	return &Judge{
 		config: config, conditions: map[string]string{},
 		pods: map[types.UID]*corev1.Pod{}, vanished: map[types.UID]time.Time{}, nodes: map[string]*corev1.Node{},
-		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{}, claims: map[string]bool{},
+		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{}, claims: map[string]*karpv1.NodeClaim{},
 		scalers: newScalers(config), drains: newDrains(), daemons: newDaemons(config.Limits.DaemonSettle), calls: newCalls(config),
 	}
 }
@@ -117,9 +122,9 @@ func (j *Judge) Observe(at time.Time, what any) []Note {
 	case *karpv1.NodePool:
 		j.observeNodePool(at, object, deleted)
 	case *karpv1.NodeClaim:
-		setOrDelete(j.claims, object.Name, true, deleted)
+		j.observeClaim(at, object, deleted)
 	case *v1alpha1.Migration:
-		j.observeMigration(at, object)
+		j.observeMigration(at, object, deleted)
 	default:
 		j.observeOutside(at, what)
 	}
@@ -153,14 +158,29 @@ func (j *Judge) note(at time.Time, format string, args ...any) {
 	j.notes = append(j.notes, Note{Time: at, Text: fmt.Sprintf(format, args...)})
 }
 
-func (j *Judge) observeMigration(at time.Time, m *v1alpha1.Migration) {
+// Begin opens a new account at that moment: what was broken, who was without a scaler and what was called before it is
+// not in later reports. What is known of the world stays.
+func (j *Judge) Begin(at time.Time) {
+	j.advance(at)
+	j.since, j.started, j.ended = at, at, time.Time{}
+	j.drains.drops, j.daemons.missed, j.calls.deleted, j.calls.counts = nil, nil, nil, APICalls{}
+	for _, tally := range j.scalers.tallies {
+		tally.unserved, tally.double = 0, 0
+	}
+}
+
+func (j *Judge) observeMigration(at time.Time, m *v1alpha1.Migration, deleted bool) {
 	if j.started.IsZero() {
 		j.started = m.CreationTimestamp.Time
 	}
-	if phase := string(m.Status.Phase); phase != j.phase {
+	phase := string(m.Status.Phase)
+	if deleted {
+		phase = ""
+	}
+	if phase != j.phase {
 		j.phase = phase
-		j.note(at, "phase %s", phase)
-		if phase == completed && j.ended.IsZero() {
+		j.note(at, "phase %s", word(phase, "none, the Migration is gone"))
+		if (phase == completed || phase == rolledBack) && j.ended.IsZero() {
 			j.ended = at
 		}
 	}
@@ -258,7 +278,7 @@ func (j *Judge) Report(at time.Time) Report {
 	report.UnservedSeconds, report.DoubleServedSeconds, report.atRest = j.scalers.judge(at)
 	report.Groups, report.managed = j.scalers.sizes()
 	j.countPods(&report)
-	budgets, undrained := j.brokenBudgets(), j.endedUndrained()
+	budgets, undrained := j.brokenBudgets(), slices.Concat(j.endedUndrained(), j.claimsDeletedUndrained())
 	report.PDBViolations, report.InstancesEndedUndrained = len(budgets), len(undrained)
 	report.details = slices.Concat(budgets, undrained, j.calls.deleted, j.daemons.missed)
 	slices.Sort(report.details) // they begin with the time

@@ -23,7 +23,8 @@ type Report struct {
 	PDBViolations int `json:"pdbViolations"`
 	// PodsDeletedByCastoff counts pods deleted without the Eviction API by castoff's ServiceAccount, its own pods aside.
 	PodsDeletedByCastoff int `json:"podsDeletedByCastoff"`
-	// InstancesEndedUndrained counts instances of node groups that ended with an evictable pod on them, whoever ended them.
+	// InstancesEndedUndrained counts instances of node groups that ended with an evictable pod on them, whoever ended them,
+	// and NodeClaims that somebody else than Karpenter deleted with an evictable pod on their node.
 	InstancesEndedUndrained int `json:"instancesEndedUndrained"`
 	// DaemonPodsMissing counts the times a Ready node was without a DaemonSet's pod for longer than Limits.DaemonSettle.
 	DaemonPodsMissing int `json:"daemonPodsMissing"`
@@ -74,8 +75,14 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// completed is the phase of a migration that is done.
-const completed = "Completed"
+// Phases at the ends of the two ways.
+const (
+	completed  = "Completed"
+	rolledBack = "RolledBack"
+)
+
+// BackLimit is how long the way back may leave a pool without a scaler.
+const BackLimit = 5 * time.Second
 
 // Broken names the promises that were broken on the way and that nothing can mend.
 func (r Report) Broken() []string {
@@ -105,6 +112,18 @@ func (r Report) Violations() []string {
 		b.say(r.Groups[name] != end, "group %s is %s, not %s", name, r.Groups[name], end)
 	}
 	b.say(r.CAReplicas > 0, "Cluster Autoscaler has %d replicas", r.CAReplicas)
+	return slices.Concat(b, r.Broken(), r.atRest)
+}
+
+// BackViolations names every broken promise in words, at the end of the way back: none means that it is rolled back, that
+// nothing of Karpenter's is left, and that nothing was broken since the account began.
+func (r Report) BackViolations() []string {
+	r.limits.Unserved = min(r.limits.Unserved, BackLimit)
+	var b sayings
+	b.say(r.Phase != rolledBack, "the migration is %s, not %s", word(r.Phase, "not there"), rolledBack)
+	b.say(r.PodsNotReady > 0, "%d pods are not Ready", r.PodsNotReady)
+	b.say(r.NodeClaims > 0, "Karpenter runs %d nodes", r.NodeClaims)
+	b.say(r.CAReplicas == 0, "Cluster Autoscaler has no replicas")
 	return slices.Concat(b, r.Broken(), r.atRest)
 }
 

@@ -73,6 +73,37 @@ func TestViolations(t *testing.T) {
 	}
 }
 
+func TestBackViolations(t *testing.T) {
+	back := func() Report {
+		return Report{Phase: rolledBack, CAReplicas: 1, UnservedSeconds: 4.9, limits: Limits{Unserved: 20 * time.Second}}
+	}
+	cases := map[string]struct {
+		reason string
+		spoil  func(*Report)
+		want   string
+	}{
+		"Clean":      {reason: "Nothing to say.", spoil: func(*Report) {}},
+		"Unfinished": {reason: "It is not back.", spoil: func(r *Report) { r.Phase = "RollingBack" }, want: "RollingBack, not RolledBack"},
+		"NotReady":   {reason: "Pods that nobody has room for.", spoil: func(r *Report) { r.PodsNotReady = 3 }, want: "3 pods"},
+		"Claims":     {reason: "Karpenter still runs nodes.", spoil: func(r *Report) { r.NodeClaims = 2 }, want: "Karpenter runs 2 nodes"},
+		"Autoscaler": {reason: "Cluster Autoscaler was not started.", spoil: func(r *Report) { r.CAReplicas = 0 }, want: "no replicas"},
+		"Unserved":   {reason: "On the way back seconds are fewer.", spoil: func(r *Report) { r.UnservedSeconds = 5.1 }, want: "no scaler for 5.1 s, more than 5s"},
+		"Double":     {reason: "Two scalers.", spoil: func(r *Report) { r.DoubleServedSeconds = 0.1 }, want: "two scalers"},
+		"Budget":     {reason: "Budgets.", spoil: func(r *Report) { r.PDBViolations = 1 }, want: "broken 1 times"},
+		"AtRest":     {reason: "No scaler at rest.", spoil: func(r *Report) { r.atRest = []string{"pool x is left without a scaler"} }, want: "left without"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			report := back()
+			tc.spoil(&report)
+			got := report.BackViolations()
+			if tc.want == "" && got != nil || tc.want != "" && (len(got) != 1 || !strings.Contains(got[0], tc.want)) {
+				t.Errorf("%s\nBackViolations() = %q, want one with %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestReportsJSON(t *testing.T) {
 	body, err := json.Marshal(clean())
 	if err != nil {

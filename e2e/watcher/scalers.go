@@ -73,6 +73,11 @@ func (s *scalers) holds(at time.Time) bool {
 	return s.byAutoscaler() && at.Before(s.expiry())
 }
 
+// leads is narrower: the pod that holds the Lease is there. One that was killed leaves the Lease and its status behind.
+func (s *scalers) leads(at time.Time) bool {
+	return s.holds(at) && slices.ContainsFunc(slices.Collect(maps.Values(s.alive)), func(pod *corev1.Pod) bool { return pod.Name == holderOf(s.lease) })
+}
+
 func (s *scalers) byAutoscaler() bool {
 	return s.lease != nil && s.lease.Spec.HolderIdentity != nil && s.known[*s.lease.Spec.HolderIdentity]
 }
@@ -135,7 +140,7 @@ func (s *scalers) advance(from, to time.Time) {
 func (s *scalers) add(at time.Time, span time.Duration) {
 	for pool, tally := range s.tallies {
 		listed, byKarpenter := s.lists(pool), s.hasNodePool(pool)
-		served := byKarpenter || listed && s.holds(at)
+		served := byKarpenter || listed && s.leads(at)
 		tally.begun = tally.begun || served
 		if tally.begun && !served {
 			tally.unserved += span
@@ -151,7 +156,7 @@ func (s *scalers) judge(at time.Time) (unserved, double float64, atRest []string
 	for _, pool := range slices.Sorted(maps.Keys(s.tallies)) {
 		tally := s.tallies[pool]
 		unserved, double = max(unserved, tally.unserved.Seconds()), max(double, tally.double.Seconds())
-		if !s.hasNodePool(pool) && !(s.lists(pool) && s.holds(at)) {
+		if !s.hasNodePool(pool) && !(s.lists(pool) && s.leads(at)) {
 			atRest = append(atRest, fmt.Sprintf("pool %s is left without a scaler", pool))
 		}
 	}

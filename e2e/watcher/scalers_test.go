@@ -16,6 +16,11 @@ func served(more ...seen) []seen {
 	return append([]seen{{0, twoGroups}, {0, caPod("ca-1")}, {0, lease("ca-1", 0, 15)}, {0, statusOf("general", "eks-batch-1234")}}, more...)
 }
 
+// karpenters are both pools served by NodePools, castoff holding the Lease.
+func karpenters(more ...seen) []seen {
+	return append([]seen{{0, twoGroups}, {0, lease("castoff", 0, 3600)}, {0, nodePool("general")}, {0, nodePool("batch")}}, more...)
+}
+
 func TestScalers(t *testing.T) {
 	type times struct{ Unserved, Double float64 }
 	cases := map[string]struct {
@@ -81,6 +86,35 @@ func TestScalers(t *testing.T) {
 			reason: "Nor does one that is not Ready.",
 			story:  []seen{{0, twoGroups}, {0, nodePool("general")}, {0, nodePool("batch")}, {5, nodePool("batch", poolNotReady)}}, end: 9,
 			want: times{Unserved: 4}, atRest: 1,
+		},
+		"HandBack": {
+			reason: "NodePools stop, the Lease is let go, a new leader lists the groups: what lies in between is measured.",
+			story: karpenters(seen{10, nodePool("general", notLaunching)}, seen{10.5, nodePool("batch", notLaunching)}, seen{11, lease("", 11, 1)},
+				seen{12, caPod("ca-2")}, seen{13, lease("ca-2", 13, 15)}, seen{14, statusOf("general", "eks-batch-1234")}), end: 20,
+			want: times{Unserved: 4},
+		},
+		"HandBackTooEarly": {
+			reason: "A leader that is started before the NodePools stop is the second scaler until they do.",
+			story: karpenters(seen{10, caPod("ca-2")}, seen{11, lease("ca-2", 11, 15)}, seen{12, statusOf("general", "eks-batch-1234")},
+				seen{15, nodePool("general", notLaunching)}, seen{18, nodePool("batch", notLaunching)}), end: 20,
+			want: times{Double: 6},
+		},
+		"HandBackOfOneOnly": {
+			reason: "The status of a leader that lists one group leaves the other without anybody.",
+			story: karpenters(seen{10, nodePool("general", notLaunching)}, seen{10, nodePool("batch", notLaunching)}, seen{10, caPod("ca-2")},
+				seen{10, lease("ca-2", 10, 15)}, seen{12, statusOf("general")}), end: 20,
+			want: times{Unserved: 10}, atRest: 1,
+		},
+		"ThereAndBackAgain": {
+			reason: "Every change of hands of a pool counts; they add up.",
+			story: served(seen{5, Gone{statusOf()}}, seen{5, Gone{caPod("ca-1")}}, seen{6, nodePool("general")}, seen{6, nodePool("batch")},
+				seen{20, nodePool("general", notLaunching)}, seen{20, nodePool("batch", notLaunching)}, seen{20, caPod("ca-2")},
+				seen{21, lease("ca-2", 21, 15)}, seen{22, statusOf("general", "eks-batch-1234")}), end: 30,
+			want: times{Unserved: 3},
+		},
+		"LeaderKilled": {
+			reason: "A leader that was killed leaves a Lease and a status behind, and serves nobody.",
+			story:  served(seen{5, Gone{caPod("ca-1")}}), end: 9, want: times{Unserved: 4}, atRest: 2,
 		},
 		"NodePoolDeleted": {
 			reason: "Nor one that is gone.",

@@ -120,6 +120,17 @@ func (w *Watcher) LegacyEnded() int {
 	return w.judge.legacyEnded()
 }
 
+// Begin opens a new account: later reports judge what happens from now on.
+func (w *Watcher) Begin(ctx context.Context) error {
+	if err := w.catchUp(ctx); err != nil {
+		return fmt.Errorf("watcher: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.judge.Begin(time.Now())
+	return w.failure
+}
+
 // Report judges what has happened until now. It fails when a source could not be read to its end.
 func (w *Watcher) Report(ctx context.Context) (Report, error) {
 	if err := w.catchUp(ctx); err != nil {
