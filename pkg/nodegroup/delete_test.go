@@ -259,6 +259,79 @@ func TestStaleReadDoesNotDeleteInstances(t *testing.T) {
 	}
 }
 
+// Reads that lag behind castoff's own changes make it ask again or wait, never take what is done for a human's mistake.
+func TestStaleReadsAreNoMistakes(t *testing.T) {
+	settings := simapi.Settings{Lag: 30 * time.Second, PendingDelay: time.Second, ShutdownDelay: time.Second, ScalingDelay: time.Second}
+	cases := map[string]struct {
+		reason string
+		first  func(ctx context.Context, l *lab, recorded inventory.NodeGroup) error
+		again  func(ctx context.Context, l *lab, recorded inventory.NodeGroup) error
+		stale  bool // an error to be tried again, while the read lags
+		done   func(g inventory.NodeGroup, there bool) bool
+	}{
+		"policies deleted": {"the policy still shows, and Auto Scaling calls its name invalid",
+			func(ctx context.Context, l *lab, _ inventory.NodeGroup) error {
+				return l.port.DeletePolicies(ctx, "general", []string{"cpu"})
+			},
+			func(ctx context.Context, l *lab, _ inventory.NodeGroup) error {
+				return l.port.DeletePolicies(ctx, "general", []string{"cpu"})
+			}, true,
+			func(g inventory.NodeGroup, _ bool) bool { return !slices.Contains(policyNames(g), "cpu") }},
+		"group deleted": {"the group still shows, and Auto Scaling calls its name invalid",
+			func(ctx context.Context, l *lab, recorded inventory.NodeGroup) error {
+				return l.port.DeleteGroup(ctx, recorded)
+			},
+			func(ctx context.Context, l *lab, recorded inventory.NodeGroup) error {
+				return l.port.DeleteGroup(ctx, recorded)
+			}, true,
+			func(_ inventory.NodeGroup, there bool) bool { return !there }},
+		"policies enabled": {"the policy still shows as active, so nothing is asked until it does not",
+			func(ctx context.Context, l *lab, recorded inventory.NodeGroup) error {
+				return l.port.DisablePolicies(ctx, recorded, []string{"cpu"})
+			},
+			func(ctx context.Context, l *lab, recorded inventory.NodeGroup) error {
+				return l.port.EnablePolicies(ctx, recorded, []string{"cpu"})
+			}, false,
+			func(g inventory.NodeGroup, _ bool) bool {
+				return slices.ContainsFunc(g.ScalingPolicies, func(p inventory.ScalingPolicy) bool { return p.Name == "cpu" && p.Active })
+			}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.group(t, "general", nil)
+			l.policies(t, "general")
+			l.empty(t, "general")
+			recorded := l.list(t)["general"]
+			if err := l.door.SetSettings(t.Context(), settings); err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.first(t.Context(), l, recorded); err != nil {
+				t.Fatal(err)
+			}
+			err := tc.again(t.Context(), l, recorded)
+			if (err != nil) != tc.stale || err != nil && inventory.ClassOf(err) != inventory.ClassRetry {
+				t.Errorf("%s: error is %v (%s) while reads lag", tc.reason, err, inventory.ClassOf(err))
+			}
+			for range 2 {
+				for range 4 {
+					l.settle()
+				}
+				if err := tc.again(t.Context(), l, recorded); err != nil {
+					t.Errorf("%s: error is %v once reads are fresh", tc.reason, err)
+				}
+			}
+			for range 4 {
+				l.settle()
+			}
+			g, there := l.list(t)["general"]
+			if !tc.done(g, there) {
+				t.Errorf("%s: the group is %+v", tc.reason, g)
+			}
+		})
+	}
+}
+
 // Both ways to delete, each answer that AWS may give; a lost reply has had its effect, and asking again is well.
 func TestDeletingWithFaults(t *testing.T) {
 	ways := map[string]struct{ group, service, operation string }{
