@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -94,17 +96,15 @@ func (a *app) steer(v verb) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			before := m.DeepCopy()
-			ch.apply(&m.Spec)
-			if equality.Semantic.DeepEqual(before.Spec, m.Spec) {
+			if ch.idles(m) {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing to do.\n", ch.idle)
 				return nil
 			}
-			ch.print(cmd.OutOrStdout(), before)
+			ch.print(cmd.OutOrStdout(), m)
 			if !yes && !confirmed(cmd.InOrStdin(), cmd.OutOrStdout()) {
 				return errNotConfirmed
 			}
-			if err := write(cmd, c, before, m); err != nil {
+			if err := v.write(cmd.Context(), c, m, args[1:]); err != nil {
 				return fmt.Errorf("%s of Migration %s: %w", ch.name, m.Name, err)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), v.done)
@@ -137,22 +137,48 @@ func (ch change) print(out io.Writer, m *v1alpha1.Migration) {
 	}
 }
 
-// write stores the spec if nobody changed the Migration since it was read: what was confirmed was about that one. Strict,
-// so that a definition older than this plugin refuses the field that it does not know: a rollback would be a mere pause.
-// Helm does not upgrade what is in a chart's crds folder, so an old definition beside a new castoff is not rare.
-func write(cmd *cobra.Command, c client.Client, before, m *v1alpha1.Migration) error {
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	err := c.Patch(cmd.Context(), m, patch, client.FieldValidation(metav1.FieldValidationStrict))
-	switch {
-	case apierrors.IsConflict(err):
-		return fmt.Errorf("it was changed in the meantime, and nothing was written: run the command again: %w", err)
-	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err):
+// write stores the change if the spec is still the one that was shown, which is what was confirmed, and nothing refuses it by
+// now. castoff writes the status every few seconds while somebody reads: a conflict alone says nothing, and is tried again.
+func (v verb) write(ctx context.Context, c client.Client, shown *v1alpha1.Migration, args []string) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		m, err := migration(ctx, c, shown.Name)
+		if err != nil {
+			return err
+		}
+		if !equality.Semantic.DeepEqual(shown.Spec, m.Spec) {
+			return errChanged
+		}
+		ch, err := v.plan(m, args)
+		if err != nil {
+			return err
+		}
+		return ch.patch(ctx, c, m)
+	})
+	if apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) {
 		return fmt.Errorf("nothing was written. If castoff in the cluster is older than this plugin, bring its definition up to date with kubectl apply --server-side -f charts/castoff/crds, and then castoff: %w", err)
 	}
 	return err
 }
 
-var errNotConfirmed = errors.New("not confirmed: nothing was changed")
+// patch is strict, so that a definition older than this plugin refuses the field that it does not know: a rollback would be a
+// mere pause. Helm does not upgrade a chart's crds folder, so an old definition beside a new castoff is not rare.
+func (ch change) patch(ctx context.Context, c client.Client, m *v1alpha1.Migration) error {
+	patch := client.MergeFromWithOptions(m.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	ch.apply(&m.Spec)
+	return c.Patch(ctx, m, patch, client.FieldValidation(metav1.FieldValidationStrict))
+}
+
+// idles says that the spec is where the change would bring it.
+func (ch change) idles(m *v1alpha1.Migration) bool {
+	spec := m.Spec.DeepCopy()
+	ch.apply(spec)
+	return equality.Semantic.DeepEqual(*spec, m.Spec)
+}
+
+var (
+	errNotConfirmed = errors.New("not confirmed: nothing was changed")
+	errChanged      = errors.New("somebody changed its spec in the meantime, and nothing was written: run the command again")
+)
 
 func confirmed(in io.Reader, out io.Writer) bool {
 	fmt.Fprint(out, "Go on? [y/N] ")

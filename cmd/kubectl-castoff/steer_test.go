@@ -190,35 +190,82 @@ func TestSteer(t *testing.T) {
 	}
 }
 
-// What was confirmed was about the Migration that was shown.
+// Between the words and the write somebody else writes: what was confirmed was about the spec that was shown, and castoff's own
+// status writes, every few seconds while pods are evicted, must not keep anybody from stopping it.
 func TestSteerWhatHasChanged(t *testing.T) {
-	for _, arguments := range [][]string{{"approve", "prod", "Start"}, {"pause", "prod"}, {"rollback", "prod"}} {
-		raced := false
-		c := fakeClient(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if !raced {
-				raced = true
-				other := &v1alpha1.Migration{}
-				if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
-					return err
+	closed := metav1.Condition{Type: v1alpha1.ConditionRollbackAvailable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleted, LastTransitionTime: metav1.NewTime(now)}
+	cases := map[string]struct {
+		reason string
+		verb   string
+		change func(*v1alpha1.Migration)
+		err    string
+		want   bool
+	}{
+		"Spec": {
+			reason: "somebody decided something else",
+			verb:   "pause",
+			change: func(m *v1alpha1.Migration) {
+				m.Spec.AcceptedRisks = []v1alpha1.AcceptedRisk{{Check: "BarePod", Object: "*", Reason: "known"}}
+			},
+			err: "pause of Migration prod: somebody changed its spec in the meantime, and nothing was written: run the command again",
+		},
+		"Status": {
+			reason: "castoff goes on while one reads",
+			verb:   "pause",
+			change: func(m *v1alpha1.Migration) { m.Status.NodesDone = "5/14" },
+			want:   true,
+		},
+		"WayBackClosed": {
+			reason: "what is refused by now is refused",
+			verb:   "rollback",
+			change: func(m *v1alpha1.Migration) { m.Status.Conditions = []metav1.Condition{closed} },
+			err:    "rollback of Migration prod: the way back of Migration prod is closed: RollbackAvailable is False since 2026-05-04 03:02 UTC, reason Deleted: ",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			patches := 0
+			c := fakeClient(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if patches++; patches == 1 {
+					other := &v1alpha1.Migration{}
+					if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
+						return err
+					}
+					tc.change(other)
+					status := other.Status
+					if err := c.Update(ctx, other); err != nil {
+						return err
+					}
+					other.Status = status
+					if err := c.Status().Update(ctx, other); err != nil {
+						return err
+					}
 				}
-				other.Spec.AcceptedRisks = []v1alpha1.AcceptedRisk{{Check: "BarePod", Object: "*", Reason: "known"}}
-				if err := c.Update(ctx, other); err != nil {
-					return err
-				}
+				return c.Patch(ctx, o, p, opts...)
+			}}, migrationNamed("prod"))
+			_, err := run(t, c, nil, "", tc.verb, "prod", "--yes")
+			if diff := cmp.Diff(tc.err, message(err)); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
-			return c.Patch(ctx, o, p, opts...)
-		}}, migrationNamed("prod"))
-		_, err := run(t, c, nil, "", append(arguments, "--yes")...)
-		if !apierrors.IsConflict(err) || !strings.Contains(message(err), " of Migration prod: it was changed in the meantime, and nothing was written: run the command again: ") {
-			t.Errorf("%v: got %v", arguments, err)
-		}
-		m := &v1alpha1.Migration{}
-		if err := c.Get(t.Context(), client.ObjectKey{Name: "prod"}, m); err != nil {
-			t.Fatal(err)
-		}
-		if m.Spec.Paused || len(m.Spec.ApprovedSteps) > 0 {
-			t.Errorf("%v: written over somebody's change: %+v", arguments, m.Spec)
-		}
+			m := &v1alpha1.Migration{}
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "prod"}, m); err != nil {
+				t.Fatal(err)
+			}
+			if m.Spec.Paused != tc.want {
+				t.Errorf("%s: paused %v", tc.reason, m.Spec.Paused)
+			}
+		})
+	}
+}
+
+// Whoever writes all the time wins in the end, and that is said.
+func TestSteerWhatNeverRests(t *testing.T) {
+	busy := apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("migrations").GroupResource(), "prod", errDown)
+	c := fakeClient(t, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return busy
+	}}, migrationNamed("prod"))
+	if _, err := run(t, c, nil, "", "pause", "prod", "--yes"); !apierrors.IsConflict(err) || !strings.HasPrefix(message(err), "pause of Migration prod: ") {
+		t.Errorf("got %v", err)
 	}
 }
 
