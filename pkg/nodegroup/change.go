@@ -78,7 +78,7 @@ func policyRequest(p inventory.ScalingPolicy) (*autoscaling.PutScalingPolicyInpu
 func (c *Client) putPolicy(ctx context.Context, asg string, in *autoscaling.PutScalingPolicyInput) error {
 	in.AutoScalingGroupName = aws.String(asg)
 	_, err := c.asg.PutScalingPolicy(ctx, in)
-	return awsapi.Wrap(err, "autoscaling:PutScalingPolicy", fmt.Sprintf("scaling policy %s of Auto Scaling group %s", aws.ToString(in.PolicyName), asg))
+	return awsapi.Wrap(err, "autoscaling:PutScalingPolicy", policyOf(aws.ToString(in.PolicyName), asg))
 }
 
 // DeleteScheduledActions removes the named scheduled actions from the Auto Scaling group. An action that is not there is
