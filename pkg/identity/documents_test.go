@@ -2,6 +2,7 @@ package identity
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -68,8 +69,14 @@ func TestDocumentsFit(t *testing.T) {
 			t.Errorf("%s has %d characters, IAM takes %d", what, got.size, got.limit)
 		}
 	}
-	if n := size(Policy(clusterNamed("production-eu-west"))); n > maxManaged {
-		t.Errorf("castoff's policy for an ordinary cluster has %d characters and fits no managed policy (%d)", n, maxManaged)
+	ordinary := clusterNamed("production-eu-west")
+	var extra []string
+	for i := range 10 {
+		extra = append(extra, fmt.Sprintf("arn:aws:iam::123456789012:policy/platform/node-extra-policy-%d", i))
+	}
+	t.Logf("for an ordinary cluster: castoff's policy %d characters, with ten extra node policies %d", size(Policy(ordinary)), size(Policy(ordinary, extra...)))
+	if n := size(Policy(ordinary, extra...)); n > maxInline {
+		t.Errorf("castoff's policy for an ordinary cluster with ten extra node policies has %d characters, IAM takes %d", n, maxInline)
 	}
 }
 
@@ -118,6 +125,12 @@ func TestPolicyIsExact(t *testing.T) {
 	}
 }
 
+// Conditions on what castoff made, and on what it made for one cluster.
+const (
+	ourTag      = "aws:ResourceTag/castoff.sh/managed-by"
+	clustersTag = "aws:ResourceTag/castoff.sh/cluster"
+)
+
 // What is not scoped to a resource is a read.
 func TestPolicyIsNarrow(t *testing.T) {
 	sids := map[string]bool{}
@@ -140,6 +153,8 @@ func TestPolicyIsNarrow(t *testing.T) {
 	for action, key := range map[string]string{
 		"iam:PassRole": "iam:PassedToService", "iam:AttachRolePolicy": "iam:PolicyARN", "iam:CreateRole": "aws:RequestTag/castoff.sh/managed-by",
 		"eks:CreateAccessEntry": "eks:principalArn", "events:PutTargets": "events:TargetArn",
+		"iam:DeleteRole": clustersTag, "iam:DeleteRolePolicy": clustersTag, "iam:DetachRolePolicy": clustersTag, "eks:DeleteAccessEntry": ourTag,
+		"eks:DeletePodIdentityAssociation": ourTag, "sqs:DeleteQueue": ourTag, "events:DeleteRule": clustersTag, "events:RemoveTargets": clustersTag,
 	} {
 		if !conditioned(parsed(t, Policy(harbor)), action, key) {
 			t.Errorf("%s is allowed without a condition on %s", action, key)
@@ -226,6 +241,33 @@ func TestControllerIsScopedToItsCluster(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// One castoff does not take away what another made for another cluster: the resource says which one, or a tag or path does.
+func TestRemovalIsScopedToTheCluster(t *testing.T) {
+	seen := 0
+	for _, s := range parsed(t, Policy(harbor)).Statement {
+		for _, a := range s.Action {
+			_, verb, _ := strings.Cut(a, ":")
+			if !strings.HasPrefix(verb, "Delete") && !strings.HasPrefix(verb, "Remove") && !strings.HasPrefix(verb, "Detach") {
+				continue
+			}
+			seen++
+			b, err := json.Marshal(s.Condition)
+			if err != nil {
+				t.Fatal(err)
+			}
+			byTag := strings.Contains(string(b), clustersTag+`":["`+harbor.ARN) || strings.Contains(string(b), "aws:ResourceTag/kubernetes.io/cluster/harbor") ||
+				strings.Contains(string(b), "aws:ResourceTag/k8s.io/cluster-autoscaler/harbor")
+			byResource := !slices.ContainsFunc(s.Resource, func(r string) bool { return !strings.Contains(r, "/harbor/") && !strings.HasSuffix(r, ":harbor") })
+			if !byTag && !byResource {
+				t.Errorf("%s is not scoped to the cluster: %v, %s", a, s.Resource, b)
+			}
+		}
+	}
+	if seen < 14 {
+		t.Errorf("%d removals are allowed; too few to prove anything", seen)
 	}
 }
 

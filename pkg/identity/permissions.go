@@ -17,7 +17,7 @@ func Policy(c inventory.Cluster, extraNodePolicies ...string) string {
 }
 
 func statements(c inventory.Cluster, extra []string) []awsapi.Statement {
-	return slices.Concat(readStatements(c), groupStatements(c), clusterStatements(c), roleStatements(c, extra), interruptionStatements(c))
+	return slices.Concat(readStatements(c), groupStatements(c), clusterStatements(c), roleStatements(c, extra), interruptionStatements(c), removalStatements(c))
 }
 
 func named(sid string, s awsapi.Statement) awsapi.Statement {
@@ -35,18 +35,22 @@ func readStatements(c inventory.Cluster) []awsapi.Statement {
 			"ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions", "ec2:GetInstanceTypesFromInstanceRequirements",
 			"events:ListRuleNamesByTarget",
 		}, []string{"*"}), "StringEquals", "aws:RequestedRegion", c.Region)),
-		named("ReadIdentity", allow([]string{"sts:GetCallerIdentity"}, []string{"*"})),
-		named("ReadRoles", allow([]string{"iam:GetRole", "iam:ListAttachedRolePolicies", "iam:SimulatePrincipalPolicy"}, []string{awsapi.GlobalARN(c, "iam", "role/*")})),
+		named("ReadIdentity", allow([]string{"iam:ListInstanceProfiles", "sts:GetCallerIdentity"}, []string{"*"})),
+		named("ReadRoles", allow([]string{
+			"iam:GetRole", "iam:ListAttachedRolePolicies", "iam:ListInstanceProfilesForRole", "iam:ListRolePolicies", "iam:SimulatePrincipalPolicy",
+		}, []string{awsapi.GlobalARN(c, "iam", "role/*")})),
 		named("ReadProfiles", allow([]string{"iam:GetInstanceProfile"}, []string{awsapi.GlobalARN(c, "iam", "instance-profile/*")})),
 		named("ReadRules", allow([]string{"events:DescribeRule", "events:ListTagsForResource"}, []string{awsapi.ARN(c, "events", "rule/*")})),
 	}
 }
 
-// groupStatements are changes of Auto Scaling groups that carry one of the cluster's tags. EKS tags those of managed
-// node groups; a group that Cluster Autoscaler knows by --nodes alone may need one of the tags first.
+// groupStatements are changes of Auto Scaling groups that carry one of the cluster's tags, the way back and the deletion at
+// the end among them. EKS tags those of managed node groups; a group that Cluster Autoscaler knows by --nodes alone may need
+// one of the tags first.
 func groupStatements(c inventory.Cluster) []awsapi.Statement {
 	writes := allow([]string{
-		"autoscaling:BatchDeleteScheduledAction", "autoscaling:PutScalingPolicy", "autoscaling:SuspendProcesses",
+		"autoscaling:BatchDeleteScheduledAction", "autoscaling:DeleteAutoScalingGroup", "autoscaling:DeletePolicy", "autoscaling:PutScalingPolicy",
+		"autoscaling:PutScheduledUpdateGroupAction", "autoscaling:ResumeProcesses", "autoscaling:SuspendProcesses",
 		"autoscaling:TerminateInstanceInAutoScalingGroup", "autoscaling:UpdateAutoScalingGroup",
 	}, []string{awsapi.ARN(c, "autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")})
 	return []awsapi.Statement{
@@ -60,7 +64,7 @@ func clusterStatements(c inventory.Cluster) []awsapi.Statement {
 	entry := when(allow([]string{"eks:CreateAccessEntry"}, []string{c.ARN}), "ArnEquals", "eks:principalArn", awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name)))
 	return []awsapi.Statement{
 		named("Cluster", allow([]string{"eks:CreatePodIdentityAssociation", "eks:DescribeCluster", "eks:ListNodegroups", "eks:ListPodIdentityAssociations"}, []string{c.ARN})),
-		named("NodeGroups", allow([]string{"eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"}, []string{object("nodegroup", "*/*")})),
+		named("NodeGroups", allow([]string{"eks:DeleteNodegroup", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"}, []string{object("nodegroup", "*/*")})),
 		named("PodIdentity", allow([]string{"eks:DescribePodIdentityAssociation"}, []string{object("podidentityassociation", "*")})),
 		named("NodeAccess", when(entry, "StringEquals", "eks:accessEntryType", entryTypeNodes)),
 		named("ReadAccess", allow([]string{"eks:DescribeAccessEntry"}, []string{object("access-entry", "*")})),
@@ -75,10 +79,11 @@ func made(s awsapi.Statement) awsapi.Statement {
 
 // roleStatements let castoff make the two roles, and hand the controller's, and no other, to Pod Identity.
 func roleStatements(c inventory.Cluster, extra []string) []awsapi.Statement {
-	node, controller := awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name)), awsapi.GlobalARN(c, "iam", "role/"+ControllerRoleName(c.Name))
+	both := roleARNs(c)
+	node, controller := both[0], both[1]
 	return []awsapi.Statement{
-		named("MakeRoles", made(allow([]string{"iam:CreateRole", "iam:TagRole"}, []string{node, controller}))),
-		named("MendTrust", allow([]string{"iam:UpdateAssumeRolePolicy"}, []string{node, controller})),
+		named("MakeRoles", made(allow([]string{"iam:CreateRole", "iam:TagRole"}, both))),
+		named("MendTrust", allow([]string{"iam:UpdateAssumeRolePolicy"}, both)),
 		named("NodeRole", when(allow([]string{"iam:AttachRolePolicy"}, []string{node}), "ArnEquals", "iam:PolicyARN", nodeRole(c, extra).attached...)),
 		named("ControllerRole", allow([]string{"iam:GetRolePolicy", "iam:PutRolePolicy"}, []string{controller})),
 		named("PassControllerRole", when(allow([]string{"iam:PassRole"}, []string{controller}), "StringEquals", "iam:PassedToService", podIdentityService)),
@@ -94,9 +99,37 @@ func interruptionStatements(c inventory.Cluster) []awsapi.Statement {
 	return []awsapi.Statement{
 		named("Queue", allow([]string{"sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:ListQueueTags", "sqs:SetQueueAttributes", "sqs:TagQueue"}, []string{queue})),
 		named("Rules", allow([]string{"events:PutRule", "events:TagResource"}, rules)),
-		named("Targets", when(allow([]string{"events:PutTargets"}, rules), "ArnEquals", "events:TargetArn", queue)),
+		named("Targets", when(allow([]string{"events:PutTargets"}, []string{anyRule(c)}), "ArnEquals", "events:TargetArn", queue)),
 	}
 }
+
+// removalStatements let castoff take away what it made, which a tag tells: where the resource does not say for which cluster,
+// the one that names the cluster. Karpenter's instance profiles of the cluster are known by their path.
+func removalStatements(c inventory.Cluster) []awsapi.Statement {
+	removes := func(tag, value string, actions []string, resources ...string) awsapi.Statement {
+		return when(allow(actions, resources), "StringEquals", resourceTag+"/"+tag, value)
+	}
+	made := func(action, resource string) awsapi.Statement {
+		return removes(v1alpha1.TagManagedBy, v1alpha1.TagManagedByValue, []string{action}, resource)
+	}
+	return []awsapi.Statement{
+		named("RemoveAccess", made("eks:DeleteAccessEntry", awsapi.ARN(c, "eks", "access-entry/"+c.Name+"/*"))),
+		named("RemovePodIdentity", made("eks:DeletePodIdentityAssociation", awsapi.ARN(c, "eks", "podidentityassociation/"+c.Name+"/*"))),
+		named("RemoveQueue", made("sqs:DeleteQueue", awsapi.ARN(c, "sqs", awsapi.QueueName(c.Name)))),
+		named("RemoveRoles", removes(v1alpha1.LabelCluster, c.ARN, []string{"iam:DeleteRole", "iam:DeleteRolePolicy", "iam:DetachRolePolicy"}, roleARNs(c)...)),
+		named("RemoveRules", removes(v1alpha1.LabelCluster, c.ARN, []string{"events:DeleteRule", "events:RemoveTargets"}, anyRule(c))),
+		named("RemoveProfiles", allow([]string{"iam:DeleteInstanceProfile", "iam:RemoveRoleFromInstanceProfile"}, []string{awsapi.GlobalARN(c, "iam", "instance-profile"+profilePath(c)+"*")})),
+	}
+}
+
+// roleARNs are those of the node role and of the controller's, as castoff makes them.
+func roleARNs(c inventory.Cluster) []string {
+	return []string{awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name)), awsapi.GlobalARN(c, "iam", "role/"+ControllerRoleName(c.Name))}
+}
+
+// anyRule stands for the rules that any castoff of the account made; a condition narrows it to the cluster's. Five names,
+// written out in three statements, would take a fifth of the policy's room.
+func anyRule(c inventory.Cluster) string { return awsapi.ARN(c, "events", "rule/castoff-*") }
 
 // PermissionsBoundary is a permissions boundary for castoff's own role: whatever policies that role is ever given, it
 // can do no more than what castoff does, in this region, and change no role but the two.
@@ -110,15 +143,15 @@ func PermissionsBoundary(c inventory.Cluster, extraNodePolicies ...string) strin
 	for _, service := range []string{"autoscaling", "ec2", "eks", "events", "sqs"} {
 		regional = append(regional, service+":*")
 	}
-	roles := []string{awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name)), awsapi.GlobalARN(c, "iam", "role/"+ControllerRoleName(c.Name))}
 	deny := func(actions []string, resources ...string) awsapi.Statement {
 		return awsapi.Statement{Effect: "Deny", Action: actions, Resource: resources}
 	}
 	return awsapi.NewDocument(
 		named("AtMost", allow(actions, []string{"*"})),
 		named("ThisRegion", when(deny(regional, "*"), "StringNotEquals", "aws:RequestedRegion", c.Region)),
-		named("TwoRoles", awsapi.Statement{Effect: "Deny", NotResource: roles, Action: []string{
-			"iam:AttachRolePolicy", "iam:CreateRole", "iam:PassRole", "iam:PutRolePolicy", "iam:TagRole", "iam:UpdateAssumeRolePolicy",
+		named("TwoRoles", awsapi.Statement{Effect: "Deny", NotResource: roleARNs(c), Action: []string{
+			"iam:AttachRolePolicy", "iam:CreateRole", "iam:DeleteRole", "iam:DeleteRolePolicy", "iam:DetachRolePolicy",
+			"iam:PassRole", "iam:PutRolePolicy", "iam:TagRole", "iam:UpdateAssumeRolePolicy",
 		}}),
 		named("NodePolicies", when(deny([]string{"iam:AttachRolePolicy"}, "*"), "ArnNotEquals", "iam:PolicyARN", nodeRole(c, extraNodePolicies).attached...)),
 		named("PassToPods", when(deny([]string{"iam:PassRole"}, "*"), "StringNotEquals", "iam:PassedToService", podIdentityService)),
