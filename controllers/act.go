@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -30,12 +33,24 @@ func (r *Reconciler) act(ctx context.Context, m *v1alpha1.Migration, w plan.Worl
 			out = append(out, result{action: a, err: ctx.Err()})
 			continue
 		}
+		if r.superseded(ctx, m) {
+			break // a pause must not wait for the rest of what was decided before it
+		}
 		res := result{action: a}
 		res.err = r.do(ctx, m, w, a, &res)
 		actionsTotal.WithLabelValues(actionName(a), string(outcomeOf(res.err))).Inc()
 		out = append(out, res)
 	}
 	return out
+}
+
+// superseded says that somebody changed what is wanted since it was read. A read that fails says nothing.
+func (r *Reconciler) superseded(ctx context.Context, m *v1alpha1.Migration) bool {
+	now := &v1alpha1.Migration{}
+	if err := r.Observer.Client.Get(ctx, client.ObjectKeyFromObject(m), now); err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return now.Generation > m.Generation
 }
 
 // do is the only switch from an action to a call.
@@ -45,7 +60,7 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 	p := r.Observer.Ports
 	switch a := action.(type) {
 	case plan.SaveSnapshot:
-		res.snapshot, err = p.Snapshots.Save(ctx, m.Name, a.Snapshot)
+		res.snapshot, err = r.saveSnapshot(ctx, m, a.Snapshot)
 	case plan.MarkNode:
 		err = p.Drainer.Mark(ctx, a.Node, a.Pool)
 	case plan.EnsureNodeClass:
@@ -58,12 +73,30 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		err = p.Provisioner.EndCanary(ctx, a.Pool)
 	case plan.HoldLease:
 		err = p.Autoscalers.HoldLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
+	case plan.LetGoLease:
+		err = p.Autoscalers.LetGoLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
 	case plan.StripLeftovers:
 		err = p.Autoscalers.StripLeftovers(ctx, a.Node)
 	case plan.EnsureNodePool:
 		err = p.Provisioner.EnsureNodePool(ctx, a.NodePool)
+	case plan.DeleteNodePool:
+		err = p.Provisioner.DeleteNodePool(ctx, a.NodePool)
+	case plan.DeleteNodeClass:
+		err = p.Provisioner.DeleteNodeClass(ctx, a.NodeClass)
+	case plan.EndNodeClaim:
+		err = r.endNodeClaim(ctx, a)
 	case plan.FenceNode:
 		err = p.Drainer.Fence(ctx, a.Node, a.Pool)
+	case plan.CordonNode:
+		err = p.Drainer.Cordon(ctx, a.Node)
+	case plan.ReleaseNode:
+		err = p.Drainer.Release(ctx, a.Node)
+	case plan.HoldNode:
+		err = p.Drainer.Hold(ctx, a.Node, a.Pool)
+	case plan.RestoreNode:
+		err = p.Drainer.Restore(ctx, a.Node, a.Pool, a.From)
+	case plan.UnmarkNode:
+		err = p.Drainer.Unmark(ctx, a.Node)
 	case plan.BeginDrain:
 		err = p.Drainer.Begin(ctx, a.Node)
 	case plan.EvictPods:
@@ -72,32 +105,94 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		res.drain = &d
 	case plan.StopAutoscaler:
 		err = p.Autoscalers.Stop(ctx, a.Autoscaler)
+	case plan.StartAutoscaler:
+		err = p.Autoscalers.Start(ctx, a.Autoscaler, a.Replicas)
+	case plan.DeleteAutoscaler:
+		err = p.Autoscalers.Delete(ctx, a.Autoscaler)
+	case plan.DeleteTerminationHandler:
+		err = p.Autoscalers.DeleteTerminationHandler(ctx, a.Handler)
 	case plan.InstallCRDs:
 		err = p.Releases.ApplyCRDs(ctx)
+	case plan.RemoveCRDs:
+		err = p.Releases.RemoveCRDs(ctx)
 	case plan.InstallEngine:
 		_, err = p.Releases.Apply(ctx, r.Observer.engineRelease(w))
+	case plan.UninstallEngine:
+		err = p.Releases.Uninstall(ctx, r.Observer.engineRelease(w))
 	case plan.EnsureInterruption:
 		err = p.Interruption.Ensure(ctx, w.Cluster)
+	case plan.RemoveInterruption:
+		err = p.Interruption.Remove(ctx, w.Cluster)
 	case plan.EnsureIdentity:
 		err = p.Identity.Ensure(ctx, w.Cluster, w.NodePolicies)
-	case plan.DisablePolicies:
-		err = p.NodeGroups.DisablePolicies(ctx, a.Group, a.Names)
-	case plan.DeleteScheduledActions:
-		err = p.NodeGroups.DeleteScheduledActions(ctx, a.Group, a.Names)
-	case plan.SuspendProcesses:
-		err = p.NodeGroups.SuspendProcesses(ctx, a.Group, a.Processes)
-	case plan.StopRebalance:
-		err = p.NodeGroups.SetCapacityRebalance(ctx, a.Group, false)
-	case plan.KeepInstances:
-		err = p.NodeGroups.SetMaxInstanceLifetime(ctx, a.Group, 0)
-	case plan.SetGroupSize:
-		err = p.NodeGroups.SetSize(ctx, a.Group, a.Min, a.Max, a.Desired)
+	case plan.RemoveIdentity:
+		err = p.Identity.Remove(ctx, w.Cluster)
 	case plan.EndInstances:
 		err = r.endDrained(ctx, a)
 	default:
-		err = inventory.Terminal(fmt.Errorf("castoff cannot make the change %s: this is a bug, please report it", actionName(a)))
+		err = doToGroup(ctx, p.NodeGroups, action)
 	}
 	return err
+}
+
+// doToGroup makes a change to a node group.
+func doToGroup(ctx context.Context, groups NodeGroups, action plan.Action) error {
+	switch a := action.(type) {
+	case plan.DisablePolicies:
+		return groups.DisablePolicies(ctx, a.Group, a.Names)
+	case plan.EnablePolicies:
+		return groups.EnablePolicies(ctx, a.Recorded, a.Names)
+	case plan.DeletePolicies:
+		return groups.DeletePolicies(ctx, a.Group, a.Names)
+	case plan.DeleteScheduledActions:
+		return groups.DeleteScheduledActions(ctx, a.Group, a.Names)
+	case plan.PutScheduledActions:
+		return groups.PutScheduledActions(ctx, a.Group, a.Actions)
+	case plan.SuspendProcesses:
+		return groups.SuspendProcesses(ctx, a.Group, a.Processes)
+	case plan.ResumeProcesses:
+		return groups.ResumeProcesses(ctx, a.Group, a.Processes)
+	case plan.SetRebalance:
+		return groups.SetCapacityRebalance(ctx, a.Group, a.On)
+	case plan.SetLifetime:
+		return groups.SetMaxInstanceLifetime(ctx, a.Group, a.Seconds)
+	case plan.SetGroupSize:
+		return groups.SetSize(ctx, a.Group, a.Min, a.Max, a.Desired)
+	case plan.DeleteGroup:
+		return groups.DeleteGroup(ctx, a.Group)
+	}
+	return inventory.Terminal(fmt.Errorf("castoff cannot make the change %s: this is a bug, please report it", actionName(action)))
+}
+
+// saveSnapshot takes the snapshot. From before it on a deleted Migration stays until it has come to rest.
+func (r *Reconciler) saveSnapshot(ctx context.Context, m *v1alpha1.Migration, s *inventory.Snapshot) (string, error) {
+	if controllerutil.AddFinalizer(m, v1alpha1.Finalizer) {
+		if err := r.updateMeta(ctx, m); err != nil {
+			return "", err
+		}
+	}
+	return r.Observer.Ports.Snapshots.Save(ctx, m.Name, s)
+}
+
+// updateMeta writes the Migration's metadata, if nobody wrote it since. The status is not part of it, and is kept as it was
+// worked out.
+func (r *Reconciler) updateMeta(ctx context.Context, m *v1alpha1.Migration) error {
+	status := m.Status.DeepCopy()
+	if err := r.Observer.Client.Update(ctx, m); err != nil {
+		return fmt.Errorf("writing the finalizers of Migration %s: %w", m.Name, err)
+	}
+	m.Status = *status
+	return nil
+}
+
+// endNodeClaim looks once more, past every cache, at the pods of a node of Karpenter's before it ends.
+func (r *Reconciler) endNodeClaim(ctx context.Context, a plan.EndNodeClaim) error {
+	if a.Node != "" {
+		if err := r.empty(ctx, a.Node); err != nil {
+			return err
+		}
+	}
+	return r.Observer.Ports.Provisioner.DeleteNodeClaim(ctx, a.NodeClaim)
 }
 
 // endDrained looks at every instance's node once more before it ends it, and past every cache at the node's pods: a pod that
@@ -112,16 +207,24 @@ func (r *Reconciler) endDrained(ctx context.Context, a plan.EndInstances) error 
 			if n.InstanceID != id {
 				continue
 			}
-			d, err := r.Observer.Ports.Drainer.State(ctx, n.Name)
-			if err != nil {
-				return fmt.Errorf("looking at node %s before its instance %s ends: %w", n.Name, id, err)
-			}
-			if d.Evictable > 0 {
-				return fmt.Errorf("node %s has %d evictable pods again, so instance %s stays for now", n.Name, d.Evictable, id)
+			if err := r.empty(ctx, n.Name); err != nil {
+				return err
 			}
 		}
 	}
 	return r.Observer.Ports.NodeGroups.EndInstances(ctx, a.Group, a.IDs)
+}
+
+// empty says why a node may not end yet.
+func (r *Reconciler) empty(ctx context.Context, node string) error {
+	d, err := r.Observer.Ports.Drainer.State(ctx, node)
+	if err != nil {
+		return fmt.Errorf("looking at node %s before it ends: %w", node, err)
+	}
+	if d.Evictable > 0 {
+		return fmt.Errorf("node %s has %d evictable pods again, so it stays for now", node, d.Evictable)
+	}
+	return nil
 }
 
 func ownerOf(m *v1alpha1.Migration) metav1.OwnerReference {

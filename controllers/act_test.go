@@ -54,6 +54,8 @@ func ready(t *testing.T) (*world, *Reconciler) {
 	w.engine.NodePools = []karpv1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "general", Labels: map[string]string{v1alpha1.LabelPool: "general"}}}}
 	w.groups["general"].Min = 0
 	w.pods["i-general-0"] = 0
+	w.ca.LeaseHolder, w.scaler.leads = "", false
+	apply(t, w, func(m *v1alpha1.Migration) { m.Spec.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveDelete} })
 	r := w.reconciler()
 	r.Observer.turnTo("test")
 	return w, r
@@ -65,30 +67,51 @@ func TestEveryActionReachesOnePort(t *testing.T) {
 		action plan.Action
 		want   string
 	}{
-		"SaveSnapshot":           {"the way back", plan.SaveSnapshot{Snapshot: &inventory.Snapshot{}}, "Save"},
-		"MarkNode":               {"by annotation", plan.MarkNode{Node: "i-general-0", Pool: "general"}, "Mark"},
-		"EnsureNodeClass":        {"Karpenter's", plan.EnsureNodeClass{NodeClass: &awsv1.EC2NodeClass{}}, "EnsureNodeClass"},
-		"StartCanary":            {"a trial", plan.StartCanary{Target: inventory.Target{Pool: "general"}}, "StartCanary"},
-		"MarkCanaryPassed":       {"its result", plan.MarkCanaryPassed{Pool: "general", Hash: "h"}, "MarkCanaryPassed"},
-		"EndCanary":              {"its end", plan.EndCanary{Pool: "general"}, "EndCanary"},
-		"HoldLease":              {"a second proof", plan.HoldLease{}, "HoldLease"},
-		"StripLeftovers":         {"Cluster Autoscaler's taints", plan.StripLeftovers{Node: "i-general-0"}, "StripLeftovers"},
-		"EnsureNodePool":         {"Karpenter's", plan.EnsureNodePool{NodePool: &karpv1.NodePool{}}, "EnsureNodePool"},
-		"FenceNode":              {"in one patch", plan.FenceNode{Node: "i-general-0", Pool: "general"}, "Fence"},
-		"BeginDrain":             {"the mark comes first", plan.BeginDrain{Node: "i-general-0"}, "Begin"},
-		"EvictPods":              {"one pass", plan.EvictPods{Node: "i-none", Pool: "general"}, "Pass"},
-		"StopAutoscaler":         {"to 0", plan.StopAutoscaler{}, "Stop"},
-		"InstallCRDs":            {"of Karpenter", plan.InstallCRDs{}, "ApplyCRDs"},
-		"InstallEngine":          {"by Helm", plan.InstallEngine{}, "Apply"},
-		"EnsureInterruption":     {"queue and rules", plan.EnsureInterruption{}, "EnsureInterruption"},
-		"EnsureIdentity":         {"roles", plan.EnsureIdentity{}, "EnsureIdentity"},
-		"DisablePolicies":        {"kept for their alarms", plan.DisablePolicies{Group: inventory.NodeGroup{AutoScalingGroup: "general"}, Names: []string{"cpu"}}, "DisablePolicies"},
-		"DeleteScheduledActions": {"the snapshot has them", plan.DeleteScheduledActions{Group: "general", Names: []string{"night"}}, "DeleteScheduledActions"},
-		"SuspendProcesses":       {"never Terminate", plan.SuspendProcesses{Group: "general", Processes: []string{"Launch"}}, "SuspendProcesses"},
-		"StopRebalance":          {"off", plan.StopRebalance{Group: "eks-batch"}, "SetCapacityRebalance"},
-		"KeepInstances":          {"for ever", plan.KeepInstances{Group: "general"}, "SetMaxInstanceLifetime"},
-		"SetGroupSize":           {"absolute", plan.SetGroupSize{Group: inventory.NodeGroup{AutoScalingGroup: "general"}, Max: 10, Desired: 3}, "SetSize"},
-		"EndInstances":           {"after a last look", plan.EndInstances{Group: "general", IDs: []string{"i-general-0"}}, "EndInstances"},
+		"SaveSnapshot":             {"the way back", plan.SaveSnapshot{Snapshot: &inventory.Snapshot{}}, "Save"},
+		"MarkNode":                 {"by annotation", plan.MarkNode{Node: "i-general-0", Pool: "general"}, "Mark"},
+		"EnsureNodeClass":          {"Karpenter's", plan.EnsureNodeClass{NodeClass: &awsv1.EC2NodeClass{}}, "EnsureNodeClass"},
+		"StartCanary":              {"a trial", plan.StartCanary{Target: inventory.Target{Pool: "general"}}, "StartCanary"},
+		"MarkCanaryPassed":         {"its result", plan.MarkCanaryPassed{Pool: "general", Hash: "h"}, "MarkCanaryPassed"},
+		"EndCanary":                {"its end", plan.EndCanary{Pool: "general"}, "EndCanary"},
+		"HoldLease":                {"a second proof", plan.HoldLease{}, "HoldLease"},
+		"StripLeftovers":           {"Cluster Autoscaler's taints", plan.StripLeftovers{Node: "i-general-0"}, "StripLeftovers"},
+		"EnsureNodePool":           {"Karpenter's", plan.EnsureNodePool{NodePool: &karpv1.NodePool{}}, "EnsureNodePool"},
+		"FenceNode":                {"in one patch", plan.FenceNode{Node: "i-general-0", Pool: "general"}, "Fence"},
+		"BeginDrain":               {"the mark comes first", plan.BeginDrain{Node: "i-general-0"}, "Begin"},
+		"EvictPods":                {"one pass", plan.EvictPods{Node: "i-none", Pool: "general"}, "Pass"},
+		"StopAutoscaler":           {"to 0", plan.StopAutoscaler{}, "Stop"},
+		"InstallCRDs":              {"of Karpenter", plan.InstallCRDs{}, "ApplyCRDs"},
+		"InstallEngine":            {"by Helm", plan.InstallEngine{}, "Apply"},
+		"EnsureInterruption":       {"queue and rules", plan.EnsureInterruption{}, "EnsureInterruption"},
+		"EnsureIdentity":           {"roles", plan.EnsureIdentity{}, "EnsureIdentity"},
+		"DisablePolicies":          {"kept for their alarms", plan.DisablePolicies{Group: inventory.NodeGroup{AutoScalingGroup: "general"}, Names: []string{"cpu"}}, "DisablePolicies"},
+		"DeleteScheduledActions":   {"the snapshot has them", plan.DeleteScheduledActions{Group: "general", Names: []string{"night"}}, "DeleteScheduledActions"},
+		"SuspendProcesses":         {"never Terminate", plan.SuspendProcesses{Group: "general", Processes: []string{"Launch"}}, "SuspendProcesses"},
+		"SetRebalance":             {"off", plan.SetRebalance{Group: "eks-batch"}, "SetCapacityRebalance"},
+		"SetLifetime":              {"for ever", plan.SetLifetime{Group: "general"}, "SetMaxInstanceLifetime"},
+		"SetGroupSize":             {"absolute", plan.SetGroupSize{Group: inventory.NodeGroup{AutoScalingGroup: "general"}, Max: 10, Desired: 3}, "SetSize"},
+		"ReleaseNode":              {"what castoff did is undone", plan.ReleaseNode{Node: "i-general-0"}, "Release"},
+		"HoldNode":                 {"until its pods are back", plan.HoldNode{Node: "i-general-0", Pool: "general"}, "Hold"},
+		"RestoreNode":              {"as it was recorded", plan.RestoreNode{Node: "i-general-0", Pool: "general", From: inventory.NodeSnapshot{Name: "old"}}, "Restore"},
+		"UnmarkNode":               {"the last thing", plan.UnmarkNode{Node: "i-general-0"}, "Unmark"},
+		"CordonNode":               {"Karpenter's, on the way back", plan.CordonNode{Node: "i-general-0"}, "Cordon"},
+		"LetGoLease":               {"Cluster Autoscaler may have it", plan.LetGoLease{}, "LetGoLease"},
+		"EndNodeClaim":             {"after a last look", plan.EndNodeClaim{NodeClaim: "none", Node: "i-general-0"}, "DeleteNodeClaim"},
+		"DeleteNodePool":           {"without nodes", plan.DeleteNodePool{NodePool: "none"}, "DeleteNodePool"},
+		"DeleteNodeClass":          {"unused", plan.DeleteNodeClass{NodeClass: "none"}, "DeleteNodeClass"},
+		"StartAutoscaler":          {"as many as there were", plan.StartAutoscaler{Replicas: 1}, "Start"},
+		"DeleteAutoscaler":         {"stopped for good", plan.DeleteAutoscaler{}, "DeleteAutoscaler"},
+		"DeleteTerminationHandler": {"the queue does its work", plan.DeleteTerminationHandler{}, "DeleteTerminationHandler"},
+		"UninstallEngine":          {"by Helm", plan.UninstallEngine{}, "Uninstall"},
+		"RemoveCRDs":               {"of Karpenter", plan.RemoveCRDs{}, "RemoveCRDs"},
+		"RemoveInterruption":       {"queue and rules", plan.RemoveInterruption{}, "RemoveInterruption"},
+		"RemoveIdentity":           {"roles", plan.RemoveIdentity{}, "RemoveIdentity"},
+		"EnablePolicies":           {"as they are now", plan.EnablePolicies{Recorded: inventory.NodeGroup{AutoScalingGroup: "general"}, Names: []string{"cpu"}}, "EnablePolicies"},
+		"PutScheduledActions":      {"from the record", plan.PutScheduledActions{Group: "general", Actions: []inventory.ScheduledAction{{Name: "day"}}}, "PutScheduledActions"},
+		"ResumeProcesses":          {"only castoff's", plan.ResumeProcesses{Group: "general", Processes: []string{"Launch"}}, "ResumeProcesses"},
+		"DeletePolicies":           {"with their group", plan.DeletePolicies{Group: "general", Names: []string{"cpu"}}, "DeletePolicies"},
+		"DeleteGroup":              {"when nothing is left", plan.DeleteGroup{Group: inventory.NodeGroup{AutoScalingGroup: "general"}}, "DeleteGroup"},
+		"EndInstances":             {"after a last look", plan.EndInstances{Group: "general", IDs: []string{"i-general-0"}}, "EndInstances"},
 	}
 	for _, name := range actionTypes(t) {
 		if _, ok := cases[name]; !ok {
@@ -98,11 +121,14 @@ func TestEveryActionReachesOnePort(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w, r := ready(t)
+			if name == "UninstallEngine" || name == "RemoveCRDs" {
+				w.engine = inventory.Engine{} // the last of Karpenter's objects went before
+			}
 			nodes, err := r.Observer.nodes(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			results := r.act(t.Context(), &v1alpha1.Migration{}, plan.World{Nodes: nodes}, []plan.Action{tc.action})
+			results := r.act(t.Context(), get(t, w), plan.World{Nodes: nodes}, []plan.Action{tc.action})
 			if err := results[0].err; err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
@@ -123,9 +149,9 @@ func TestEveryActionReachesOnePort(t *testing.T) {
 func TestActionsChangeWhatTheySay(t *testing.T) {
 	w, r := ready(t)
 	w.groups["general"].MaxInstanceLifetime = 86400
-	m := &v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "uid-1"}}
+	m := get(t, w)
 	results := r.act(t.Context(), m, plan.World{}, []plan.Action{
-		plan.StopRebalance{Group: "eks-batch"}, plan.KeepInstances{Group: "general"}, plan.HoldLease{},
+		plan.SetRebalance{Group: "eks-batch"}, plan.SetLifetime{Group: "general"}, plan.HoldLease{},
 		plan.SaveSnapshot{Snapshot: &inventory.Snapshot{}}, plan.EvictPods{Node: "i-none"},
 	})
 	if w.groups["batch"].CapacityRebalance || w.groups["general"].MaxInstanceLifetime != 0 {
@@ -156,7 +182,7 @@ func TestOneFailureStopsNoOtherAction(t *testing.T) {
 		}
 		return nil
 	}
-	results := r.act(t.Context(), &v1alpha1.Migration{}, plan.World{}, []plan.Action{plan.InstallCRDs{}, plan.EnsureIdentity{}})
+	results := r.act(t.Context(), get(t, w), plan.World{}, []plan.Action{plan.InstallCRDs{}, plan.EnsureIdentity{}})
 	if results[0].err == nil || results[1].err != nil {
 		t.Errorf("results %v and %v, want an error and none", results[0].err, results[1].err)
 	}
@@ -170,7 +196,7 @@ func TestNothingIsDoneAfterTheEndOfTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w.hook = func(string, bool) error { cancel(); return nil }
 	actions := []plan.Action{plan.InstallCRDs{}, plan.EnsureIdentity{}, plan.EnsureInterruption{}}
-	results := r.act(ctx, &v1alpha1.Migration{}, plan.World{}, actions)
+	results := r.act(ctx, get(t, w), plan.World{}, actions)
 	if diff := cmp.Diff(map[string]int{"ApplyCRDs": 1}, w.calls); diff != "" {
 		t.Errorf("calls (-want +got)\n%s", diff)
 	}
@@ -206,7 +232,7 @@ func TestEndDrained(t *testing.T) {
 	}{
 		"Empty":      {reason: "nothing evictable is left", pods: map[string]int{"i-general-0": 0}, ids: []string{"i-general-0"}, ends: true},
 		"CameBack":   {reason: "a pod was bound to the node since the look", pods: map[string]int{"i-general-0": 1}, ids: []string{"i-general-0"}, want: "1 evictable pods again"},
-		"OneOfTwo":   {reason: "one call ends both or none", pods: map[string]int{"i-general-0": 0, "i-general-1": 2}, ids: []string{"i-general-0", "i-general-1"}, want: "i-general-1 stays for now"},
+		"OneOfTwo":   {reason: "one call ends both or none", pods: map[string]int{"i-general-0": 0, "i-general-1": 2}, ids: []string{"i-general-0", "i-general-1"}, want: "i-general-1 has 2 evictable pods again"},
 		"NoNode":     {reason: "an instance that never became a node holds no pod", ids: []string{"i-stray"}, ends: true},
 		"CannotLook": {reason: "what cannot be seen is not ended", pods: map[string]int{"i-general-0": 0}, state: errors.New("timeout"), ids: []string{"i-general-0"}, want: "timeout"},
 	}

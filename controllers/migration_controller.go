@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -44,7 +45,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Observer.Live.Get(ctx, req.NamespacedName, m); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !m.DeletionTimestamp.IsZero() {
+	if !m.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(m, v1alpha1.Finalizer) {
 		return ctrl.Result{}, nil
 	}
 	before := m.DeepCopy()
@@ -56,8 +57,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.record(ctx, before, m, w, d); err != nil {
 		return retryConflict(err)
 	}
+	if d.Rested && m.DeletionTimestamp != nil {
+		return ctrl.Result{}, r.letGo(ctx, m)
+	}
 	results := r.act(ctx, m, w, d.Actions)
 	return r.finish(ctx, m, d, results)
+}
+
+// letGo ends the wait of a deleted Migration that has come to rest.
+func (r *Reconciler) letGo(ctx context.Context, m *v1alpha1.Migration) error {
+	controllerutil.RemoveFinalizer(m, v1alpha1.Finalizer)
+	return client.IgnoreNotFound(r.updateMeta(ctx, m))
 }
 
 // record writes the ledger before the first effect outside the cluster's own objects is made; without such an effect the

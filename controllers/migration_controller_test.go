@@ -26,7 +26,7 @@ import (
 var ledgered = map[string]string{
 	"DisablePolicies": "DisablePolicies", "DeleteScheduledActions": "DeleteScheduledActions", "EnsureInterruption": "EnsureInterruption",
 	"EnsureIdentity": "EnsureIdentity", "ApplyCRDs": "InstallCRDs", "Apply": "InstallEngine", "SuspendProcesses": "SuspendProcesses",
-	"SetCapacityRebalance": "StopRebalance", "SetMaxInstanceLifetime": "KeepInstances", "Stop": "StopAutoscaler",
+	"SetCapacityRebalance": "SetRebalance", "SetMaxInstanceLifetime": "SetLifetime", "Stop": "StopAutoscaler",
 	"SetSize": "SetGroupSize", "EndInstances": "EndInstances",
 }
 
@@ -365,6 +365,11 @@ func TestPause(t *testing.T) {
 			r := w.reconciler()
 			until(t, w, r, tc.at)
 			edit(t, w, func(m *v1alpha1.Migration) { m.Spec.Paused = true })
+			moves := []int{w.calls["Pass"], w.calls["Begin"], w.calls["EndInstances"]}
+			until(t, w, r, func(m *v1alpha1.Migration) bool { return reasonOf(m, v1alpha1.ConditionReconciling) == "False Paused" })
+			if diff := cmp.Diff(moves, []int{w.calls["Pass"], w.calls["Begin"], w.calls["EndInstances"]}); diff != "" {
+				t.Errorf("%s: evictions, drains or ends after the pause (-before +after)\n%s", tc.reason, diff)
+			}
 			before, statuses := effects(w, "HoldLease"), w.calls["status"]
 			for range 30 {
 				w.advance(time.Minute)
@@ -378,7 +383,7 @@ func TestPause(t *testing.T) {
 				t.Errorf("%s: %d writes of the status in half an hour of rest", tc.reason, got)
 			}
 			if m.Status.Phase != v1alpha1.PhasePaused || reasonOf(m, v1alpha1.ConditionStalled) != "False Paused" || reasonOf(m, v1alpha1.ConditionReconciling) != "False Paused" {
-				t.Errorf("%s: phase %s, Stalled %s", tc.reason, m.Status.Phase, reasonOf(m, v1alpha1.ConditionStalled))
+				t.Errorf("%s: phase %s, Stalled %s, blockers %+v", tc.reason, m.Status.Phase, reasonOf(m, v1alpha1.ConditionStalled), m.Status.Blockers)
 			}
 			if w.ca.LeaseHolder == v1alpha1.LeaseIdentity && w.now.Sub(w.ca.LeaseRenewed) > 20*time.Minute {
 				t.Errorf("%s: the Lease was not renewed for %s", tc.reason, w.now.Sub(w.ca.LeaseRenewed))

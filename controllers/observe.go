@@ -80,12 +80,15 @@ func (o *Observer) turnTo(cluster string) {
 func (o *Observer) forget(actions []plan.Action) {
 	for _, a := range actions {
 		switch a.(type) {
-		case plan.EnsureInterruption:
+		case plan.EnsureInterruption, plan.RemoveInterruption:
 			o.interruption.forget()
-		case plan.EnsureIdentity:
+		case plan.EnsureIdentity, plan.RemoveIdentity:
 			o.identity.forget()
-		case plan.InstallCRDs, plan.InstallEngine:
+		case plan.InstallCRDs, plan.InstallEngine, plan.UninstallEngine, plan.RemoveCRDs:
 			o.release.forget()
+		case plan.DeleteGroup:
+			o.groups.forget()
+			o.identity.forget() // EKS may take the node role's access along
 		case plan.Ledgered:
 			o.groups.forget()
 		}
@@ -241,6 +244,11 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 	needs := plan.NeedsOf(m, *w)
 	if err := o.observeDrains(ctx, needs.Drains, w); err != nil {
 		return err
+	}
+	if needs.TerminationHandlers {
+		if w.TerminationHandlers, err = o.Ports.Autoscalers.TerminationHandlers(ctx); err != nil {
+			return err
+		}
 	}
 	if !needs.Preflight {
 		return nil

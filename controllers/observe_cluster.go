@@ -180,7 +180,7 @@ func (o *Observer) observeEngine(ctx context.Context, w *plan.World) error {
 		return err
 	}
 	e.Release, e.ReleaseMessage, e.ReleaseCurrent = r.Release, r.ReleaseMessage, r.ReleaseCurrent
-	e.CRDsCurrent, e.CRDForeign = r.CRDsCurrent, r.CRDForeign
+	e.CRDs, e.CRDsCurrent, e.CRDForeign = r.CRDs, r.CRDsCurrent, r.CRDForeign
 	w.Engine = e
 	return nil
 }
@@ -205,6 +205,7 @@ func (o *Observer) observeRelease(ctx context.Context, w plan.World) (inventory.
 		if c.Status == helm.CRDForeign {
 			e.CRDForeign = "CustomResourceDefinition " + c.Name + " belongs to " + c.Owner + " and differs from what this Karpenter needs. Remove that Karpenter, or hand the definition over."
 		}
+		e.CRDs = e.CRDs || (c.Status != helm.CRDMissing && c.Owner == "")
 		e.CRDsCurrent = e.CRDsCurrent && c.Status == helm.CRDCurrent && c.Established
 	}
 	state, err := o.Ports.Releases.Observe(ctx, o.engineRelease(w))

@@ -35,18 +35,25 @@ type NodeGroups interface {
 	SetMaxInstanceLifetime(ctx context.Context, asg string, seconds int32) error
 	SetSize(ctx context.Context, g inventory.NodeGroup, minimum, maximum, desired int32) error
 	EndInstances(ctx context.Context, asg string, ids []string) error
+	EnablePolicies(ctx context.Context, recorded inventory.NodeGroup, names []string) error
+	PutScheduledActions(ctx context.Context, asg string, actions []inventory.ScheduledAction) error
+	ResumeProcesses(ctx context.Context, asg string, processes []string) error
+	DeletePolicies(ctx context.Context, asg string, names []string) error
+	DeleteGroup(ctx context.Context, g inventory.NodeGroup) error
 }
 
 // Interruption is pkg/interruption: the queue and its rules.
 type Interruption interface {
 	Observe(ctx context.Context, c inventory.Cluster) (inventory.Interruption, error)
 	Ensure(ctx context.Context, c inventory.Cluster) error
+	Remove(ctx context.Context, c inventory.Cluster) error
 }
 
 // Identity is pkg/identity: roles, Pod Identity, access of nodes, and what castoff itself may do.
 type Identity interface {
 	Observe(ctx context.Context, c inventory.Cluster, extraNodePolicies []string) (inventory.Identity, error)
 	Ensure(ctx context.Context, c inventory.Cluster, extraNodePolicies []string) error
+	Remove(ctx context.Context, c inventory.Cluster) error
 	Check(ctx context.Context, c inventory.Cluster) ([]inventory.Permission, error)
 	AttachedPolicies(ctx context.Context, role string) ([]string, error)
 }
@@ -57,6 +64,11 @@ type Autoscalers interface {
 	Stop(ctx context.Context, a inventory.Autoscaler) error
 	HoldLease(ctx context.Context, lease types.NamespacedName, identity string) error
 	StripLeftovers(ctx context.Context, node string) error
+	Start(ctx context.Context, a inventory.Autoscaler, replicas int32) error
+	LetGoLease(ctx context.Context, lease types.NamespacedName, identity string) error
+	Delete(ctx context.Context, a inventory.Autoscaler) error
+	TerminationHandlers(ctx context.Context) ([]inventory.TerminationHandler, error)
+	DeleteTerminationHandler(ctx context.Context, h inventory.TerminationHandler) error
 }
 
 // Provisioner is pkg/provisioner: NodePools, EC2NodeClasses, the canary, and the engine's readiness.
@@ -67,6 +79,9 @@ type Provisioner interface {
 	StartCanary(ctx context.Context, pool string, nc *awsv1.EC2NodeClass, np *karpv1.NodePool, owner metav1.OwnerReference) error
 	EndCanary(ctx context.Context, pool string) error
 	MarkCanaryPassed(ctx context.Context, pool, hash string) error
+	DeleteNodePool(ctx context.Context, name string) error
+	DeleteNodeClass(ctx context.Context, name string) error
+	DeleteNodeClaim(ctx context.Context, name string) error
 }
 
 // Releases is pkg/helm: the engine's release and CRDs.
@@ -75,6 +90,8 @@ type Releases interface {
 	Apply(ctx context.Context, r helm.Release) (helm.State, error)
 	ObserveCRDs(ctx context.Context) ([]helm.CRD, error)
 	ApplyCRDs(ctx context.Context) error
+	Uninstall(ctx context.Context, r helm.Release) error
+	RemoveCRDs(ctx context.Context) error
 }
 
 // Drainer is pkg/drain: what castoff does to legacy nodes and the pods on them.
@@ -84,10 +101,16 @@ type Drainer interface {
 	Mark(ctx context.Context, node, pool string) error
 	Fence(ctx context.Context, node, pool string) error
 	Begin(ctx context.Context, node string) error
+	Cordon(ctx context.Context, node string) error
+	Release(ctx context.Context, node string) error
+	Hold(ctx context.Context, node, pool string) error
+	Restore(ctx context.Context, node, pool string, from inventory.NodeSnapshot) error
+	Unmark(ctx context.Context, node string) error
 }
 
 // Snapshots is pkg/snapshot: the record of what is needed to go back.
 type Snapshots interface {
 	Save(ctx context.Context, name string, s *inventory.Snapshot) (sha256 string, err error)
 	Load(ctx context.Context, name string) (s *inventory.Snapshot, sha256 string, err error)
+	Digest(ctx context.Context, name string) (sha256 string, err error)
 }

@@ -66,9 +66,9 @@ func (r *Reconciler) setTimes(m *v1alpha1.Migration, w plan.World, d plan.Decisi
 		}
 	}
 	switch {
-	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady):
+	case d.Phase != v1alpha1.PhaseCompleted && d.Phase != v1alpha1.PhaseRolledBack:
 		s.CompletionTime = nil
-	case s.CompletionTime == nil:
+	case s.CompletionTime == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady):
 		t := metav1.NewTime(r.Observer.Clock().Truncate(time.Second))
 		s.CompletionTime = &t
 	}

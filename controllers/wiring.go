@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -103,6 +104,10 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up Helm: %w", err)
 	}
+	core, err := typedcorev1.NewForConfig(w.Config)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the reads of aws-auth: %w", err)
+	}
 	bundle := w.Config.CAData
 	if len(bundle) == 0 && w.Config.CAFile != "" {
 		if bundle, err = os.ReadFile(w.Config.CAFile); err != nil {
@@ -118,7 +123,7 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 		},
 		Ports: Ports{
 			Interruption: interruption.New(sqs.NewFromConfig(cfg), eventbridge.NewFromConfig(cfg)),
-			Identity:     identity.New(iamAPI, eksAPI, ec2API, sts.NewFromConfig(cfg)),
+			Identity:     identity.New(iamAPI, eksAPI, ec2API, sts.NewFromConfig(cfg), core.ConfigMaps(metav1.NamespaceSystem)),
 			Autoscalers:  autoscaler.New(w.Client, w.Live, w.Clock),
 			Provisioner: provisioner.New(w.Client, w.Live, w.Clock, provisioner.Options{
 				Namespace: w.EngineNamespace, CastoffNamespace: w.Namespace, CanaryImage: w.ManagerImage, CanaryArgs: []string{"pause"},

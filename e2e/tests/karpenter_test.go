@@ -214,7 +214,7 @@ func prepareAWS(ctx context.Context, g Gomega, endpoint string) {
 	ec2Client, eksClient, iamClient := ec2.NewFromConfig(cfg), eks.NewFromConfig(cfg), iam.NewFromConfig(cfg)
 	cluster, err := nodegroup.New(autoscaling.NewFromConfig(cfg), eksClient, ec2Client, iamClient, harbor.Cluster).Cluster(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
-	identities := identity.New(iamClient, eksClient, ec2Client, sts.NewFromConfig(cfg))
+	identities := identity.New(iamClient, eksClient, ec2Client, sts.NewFromConfig(cfg), nil)
 	g.Expect(identities.Ensure(ctx, cluster, nil)).To(Succeed())
 	warnings := interruption.New(sqs.NewFromConfig(cfg), eventbridge.NewFromConfig(cfg))
 	g.Expect(warnings.Ensure(ctx, cluster)).To(Succeed())

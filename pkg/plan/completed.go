@@ -9,6 +9,9 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
+// defaultRetention is the API's default of decommission.retentionSeconds, for a Migration that no API server defaulted.
+const defaultRetention = 86400
+
 // bootGrace is for how long a new node may be NotReady before anybody is told.
 const bootGrace = 5 * time.Minute
 
@@ -72,7 +75,7 @@ func retention(m *v1alpha1.Migration) time.Time {
 	if m.Status.CompletionTime == nil {
 		return time.Time{}
 	}
-	seconds := int32(0)
+	seconds := int32(defaultRetention)
 	if s := m.Spec.Decommission.RetentionSeconds; s != nil {
 		seconds = *s
 	}

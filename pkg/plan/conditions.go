@@ -86,7 +86,7 @@ func ready(d Decision) metav1.Condition {
 
 func reconciling(d Decision) metav1.Condition {
 	reason, message := why(d)
-	if d.Rested || (Blocks(d.Blockers) && len(d.Actions) == 0) {
+	if d.Rested || (Blocks(d.Blockers) && upkeep(d.Actions)) {
 		return condition(v1alpha1.ConditionReconciling, metav1.ConditionFalse, reason, message)
 	}
 	return condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message)

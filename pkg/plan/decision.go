@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,9 +56,14 @@ func (o *outcome) warn(reason, object, message string) {
 	o.blockers = append(o.blockers, v1alpha1.Blocker{Severity: v1alpha1.SeverityWarn, Reason: reason, Object: object, Message: message})
 }
 
+// upkeep says that the actions only keep what is as it is: a Lease that is held has to be renewed for ever.
+func upkeep(actions []Action) bool {
+	return !slices.ContainsFunc(actions, func(a Action) bool { _, holds := a.(HoldLease); return !holds })
+}
+
 // idle says that the phase has nothing to do and nothing to wait for.
 func (o outcome) idle() bool {
-	if len(o.actions) > 0 {
+	if !upkeep(o.actions) {
 		return false
 	}
 	for _, b := range o.blockers {

@@ -275,7 +275,7 @@ func TestHandingOverServes(t *testing.T) {
 			world: aWorld().handedOver().withAutoscaler(func(a *inventory.Autoscaler) {
 				a.LeaseRenewed = noon.Add(-leaseRenewal)
 			}),
-			want: hands([]string{"HoldLease kube-system/cluster-autoscaler"}),
+			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"HoldLease kube-system/cluster-autoscaler", "SetGroupSize general 0/10/3"}},
 		},
 		"LeaseIsFresh": {
 			reason: "and not before: castoff is quiet",

@@ -77,7 +77,7 @@ func decide(led *ledger, l look) Decision {
 		return d
 	}
 	d.Phase, d.Until = v1alpha1.PhaseCompleted, soonest(d.Until, l.now.Add(guard))
-	d.Rested = len(d.Actions) == 0 && firstStop(d.Blockers) == nil
+	d.Rested = upkeep(d.Actions) && firstStop(d.Blockers) == nil
 	return d
 }
 
