@@ -162,6 +162,18 @@ func (c *container) stop(p *process.Process) {
 	p.Stop(ctx)
 }
 
+// crash kills the process as nobody expects it, and says whether one ran.
+func (c *container) crash() bool {
+	c.mu.Lock()
+	p := c.process
+	c.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	p.Kill()
+	return true
+}
+
 // start works out the container's environment and runs its binary in it.
 func (c *container) start(ctx context.Context) (*process.Process, portPair, error) {
 	var ports portPair

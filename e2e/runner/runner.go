@@ -168,6 +168,26 @@ func (r *Runner) lose(object any) {
 	}
 }
 
+// Kill ends the running processes of the pods whose names begin so with SIGKILL, as a crash would, and returns how many
+// there were. They start again as their pods' restart policy says.
+func (r *Runner) Kill(namespace, prefix string) int {
+	r.mu.Lock()
+	workers := maps.Clone(r.workers)
+	r.mu.Unlock()
+	killed := 0
+	for _, w := range workers {
+		if w.pod.Namespace != namespace || !strings.HasPrefix(w.pod.Name, prefix) {
+			continue
+		}
+		for _, c := range w.containers {
+			if c.crash() {
+				killed++
+			}
+		}
+	}
+	return killed
+}
+
 // stripManagedFields keeps a third of every pod out of memory.
 func stripManagedFields(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {

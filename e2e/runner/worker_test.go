@@ -276,6 +276,20 @@ func TestAPodThatIsGoneIsKilledAtOnce(t *testing.T) {
 	g.Eventually(func() error { return syscall.Kill(pid, 0) }, "10s").Should(beGone(), "well before the grace period of 30 s")
 }
 
+func TestAKilledProcessStartsAgain(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	c.create(g, testPod("sleep", nil))
+	g.Eventually(c.pid, patience).ShouldNot(BeZero())
+	pid := c.pid()
+	g.Eventually(func() int { return c.runner.Kill("shop", "p") }, patience).Should(Equal(1))
+	g.Eventually(func() error { return syscall.Kill(pid, 0) }, patience).Should(beGone())
+	g.Eventually(c.container, patience).Should(And(running(), HaveField("RestartCount", BeEquivalentTo(1)), HaveField("LastTerminationState.Terminated.ExitCode", BeEquivalentTo(137))))
+	g.Expect(c.runner.Kill("shop", "q")).To(BeZero(), "another pod's name")
+	g.Expect(c.runner.Kill("ops", "p")).To(BeZero(), "another namespace")
+	g.Eventually(c.pid, patience).ShouldNot(Equal(pid))
+}
+
 func TestStopEndsEveryProcess(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t)

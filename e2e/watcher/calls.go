@@ -61,6 +61,7 @@ type calls struct {
 	draining map[string]bool                    // nodes with an eviction
 	claims   map[string]removal                 // of NodeClaims, by name: the first that asked
 	writes   []write
+	attempts []write // evictions that castoff asked for, refused ones too
 }
 
 // write is a request of castoff that may have changed something.
@@ -122,6 +123,9 @@ func (j *Judge) observePodRequest(at time.Time, event AuditEvent) {
 
 func (j *Judge) observeEviction(at time.Time, event AuditEvent, key types.NamespacedName) {
 	c := &j.calls
+	if event.User.Username == j.config.CastoffUser {
+		c.attempts = append(c.attempts, write{at: event.StageTimestamp, what: "evict " + key.String()})
+	}
 	switch {
 	case succeeded(event):
 		c.removed(key, event, "evict")
@@ -212,14 +216,19 @@ func (c *calls) noteWrite(event AuditEvent) {
 }
 
 // Writes lists what castoff has written to Kubernetes and AWS since then, a held Lease aside.
-func (j *Judge) Writes(since time.Time) []string {
-	var writes []string
-	for _, w := range j.calls.writes {
+func (j *Judge) Writes(since time.Time) []string { return after(since, j.calls.writes) }
+
+// Evictions lists what castoff has asked to evict since then, refused or not.
+func (j *Judge) Evictions(since time.Time) []string { return after(since, j.calls.attempts) }
+
+func after(since time.Time, list []write) []string {
+	var lines []string
+	for _, w := range list {
 		if w.at.After(since) {
-			writes = append(writes, clockTime(w.at)+" "+w.what)
+			lines = append(lines, clockTime(w.at)+" "+w.what)
 		}
 	}
-	return writes
+	return lines
 }
 
 func succeeded(event AuditEvent) bool {

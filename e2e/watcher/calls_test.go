@@ -69,6 +69,10 @@ func TestCastoffAPICalls(t *testing.T) {
 	if diff := cmp.Diff(want, j.Writes(noon)); diff != "" {
 		t.Errorf("reads, Leases, refusals and dry runs write nothing, -want +got:\n%s", diff)
 	}
+	evictions := judgeOf(t, seen{1, audit(1, castoffUser, "evict", "web-a")}, seen{2, audit(2, castoffUser, "evict", "web-b", code(429))}, seen{3, audit(3, "admin", "evict", "web-c")})
+	if diff := cmp.Diff([]string{"12:00:02.000 evict shop/web-b"}, evictions.Evictions(second(1))); diff != "" {
+		t.Errorf("refused evictions are asked for too, and others' are none of castoff's, -want +got:\n%s", diff)
+	}
 	if got := j.Writes(second(1)); got != nil {
 		t.Errorf("nothing was written since: %v", got)
 	}

@@ -136,6 +136,9 @@ func (s *sayings) say(holds bool, format string, args ...any) {
 	}
 }
 
+// AtRest names the pools that nobody scales at the moment of the report.
+func (r Report) AtRest() []string { return r.atRest }
+
 // Details are the single events behind the figures, oldest first.
 func (r Report) Details() []string { return r.details }
 

@@ -3,6 +3,7 @@ package watcher
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type Watcher struct {
 	judge   *Judge
 	marks   map[string]chan struct{} // audit IDs waited for
 	failure error
+	moved   chan struct{} // closed at the next change of phase
 
 	calls int64 // sequence number of the last AWS call read
 	poll  sync.Mutex
@@ -56,7 +58,7 @@ func Start(ctx context.Context, config Config, sources Sources, print func(Note)
 	}
 	w := &Watcher{
 		sim: simapi.NewClient(sources.Simulator), kube: kube, dynamic: crds, judge: NewJudge(config),
-		marks: map[string]chan struct{}{}, print: func(Note) {},
+		marks: map[string]chan struct{}{}, moved: make(chan struct{}), print: func(Note) {},
 	}
 	log, err := openTail(sources.AuditLog)
 	if err != nil {
@@ -82,8 +84,13 @@ func Start(ctx context.Context, config Config, sources Sources, print func(Note)
 func (w *Watcher) observe(what any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	before := w.judge.phase
 	for _, note := range w.judge.Observe(time.Now(), what) {
 		w.print(note)
+	}
+	if w.judge.phase != before {
+		close(w.moved)
+		w.moved = make(chan struct{})
 	}
 }
 
@@ -111,6 +118,24 @@ func (w *Watcher) Phase() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.judge.phase
+}
+
+// AwaitPhase returns as soon as the watch tells that the Migration is in one of those phases. A phase that is over before
+// the status is written is never seen.
+func (w *Watcher) AwaitPhase(ctx context.Context, phases ...string) error {
+	for {
+		w.mu.Lock()
+		phase, moved := w.judge.phase, w.moved
+		w.mu.Unlock()
+		if slices.Contains(phases, phase) {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for phase %v, it is %q: %w", phases, phase, context.Cause(ctx))
+		}
+	}
 }
 
 // LegacyEnded is how many instances of the migrating groups have ended.
@@ -149,6 +174,16 @@ func (w *Watcher) Writes(ctx context.Context, since time.Time) ([]string, error)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.judge.Writes(since), w.failure
+}
+
+// Evictions lists what castoff has asked to evict since then, refused or not.
+func (w *Watcher) Evictions(ctx context.Context, since time.Time) ([]string, error) {
+	if err := w.catchUp(ctx); err != nil {
+		return nil, fmt.Errorf("watcher: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.judge.Evictions(since), w.failure
 }
 
 // catchUp reads the simulator, then the audit log up to a request of its own.
