@@ -63,15 +63,17 @@ func (c *Client) lookAtAssociation(ctx context.Context, cluster inventory.Cluste
 	return f, nil
 }
 
-// lookAtAccess compares what lets nodes of the role join the cluster.
-func (c *Client) lookAtAccess(ctx context.Context, cluster inventory.Cluster, roleARN string) (findings, error) {
-	var f findings
+// lookAtAccess compares what lets nodes of the role join the cluster: an access entry, or where the cluster knows none, a row
+// of aws-auth. ours says that the role is castoff's.
+func (c *Client) lookAtAccess(ctx context.Context, cluster inventory.Cluster, roleARN string, ours bool) (findings, error) {
 	if cluster.AuthenticationMode == string(ekstypes.AuthenticationModeConfigMap) {
-		f.conflict("EKS cluster %s lets nodes join by ConfigMap kube-system/aws-auth alone, which castoff does not edit: "+
-			"set its authentication mode to API_AND_CONFIG_MAP (aws-auth stays in force); or set spec.provisioner.identity to Existing and add to mapRoles: "+
-			"{rolearn: %s, username: \"system:node:{{EC2PrivateDNSName}}\", groups: [\"system:bootstrappers\", \"system:nodes\"]}", cluster.Name, roleARN)
-		return f, nil
+		return c.lookAtRow(ctx, cluster, roleARN, ours)
 	}
+	return c.lookAtEntry(ctx, cluster, roleARN)
+}
+
+func (c *Client) lookAtEntry(ctx context.Context, cluster inventory.Cluster, roleARN string) (findings, error) {
+	var f findings
 	object := "access entry of " + roleARN
 	out, err := c.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: aws.String(cluster.Name), PrincipalArn: aws.String(roleARN)})
 	if err != nil && !awsapi.Is(err, codeNotFound) {

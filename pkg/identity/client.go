@@ -1,7 +1,7 @@
 // Package identity is the port to who may do what: the IAM roles of Karpenter's nodes and of its controller, the Pod
-// Identity association and the access entry that put them in force, and the permissions that castoff itself has and
-// needs. What is there and fits is adopted; what is there, is not castoff's and does not fit is reported and never
-// written.
+// Identity association and the access entry (or row of aws-auth) that put them in force, and the permissions that castoff
+// itself has and needs. What is there and fits is adopted; what is there, is not castoff's and does not fit is reported
+// and never written.
 package identity
 
 import (
@@ -73,11 +73,18 @@ type Client struct {
 	eks EKSAPI
 	ec2 EC2API
 	sts STSAPI
+
+	configMaps ConfigMapAPI
 }
 
-// New makes the port.
-func New(iam IAMAPI, eks EKSAPI, ec2 EC2API, sts STSAPI) *Client {
-	return &Client{iam: iam, eks: eks, ec2: ec2, sts: sts}
+// New makes the port. Without a ConfigMapAPI, or where it may not read, nodes cannot be let into a cluster that knows
+// aws-auth alone (authentication mode CONFIG_MAP), and Observe says so as a conflict. Of several the last one counts.
+func New(iam IAMAPI, eks EKSAPI, ec2 EC2API, sts STSAPI, configMaps ...ConfigMapAPI) *Client {
+	c := &Client{iam: iam, eks: eks, ec2: ec2, sts: sts}
+	for _, m := range configMaps {
+		c.configMaps = m
+	}
+	return c
 }
 
 // Karpenter's ServiceAccount, as its chart names it.
@@ -120,6 +127,10 @@ func (f *findings) miss(what string, how func(context.Context) error) {
 
 func (f *findings) own(what string, takeAway func(context.Context) error) {
 	f.made = append(f.made, step{what, takeAway})
+}
+
+func (f *findings) owns(what string) bool {
+	return slices.ContainsFunc(f.made, func(s step) bool { return s.what == what })
 }
 
 func (f *findings) conflict(format string, args ...any) {
@@ -166,9 +177,16 @@ func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster, extraNod
 // association, and the roles with all that is on them. What does not carry castoff's tags stays. It may be repeated, also
 // after a crash. A role that somebody put into an instance profile of their own is a terminal error, and stays whole.
 func (c *Client) Remove(ctx context.Context, cluster inventory.Cluster) error {
-	_, f, err := c.look(ctx, cluster, nil)
+	identity, f, err := c.look(ctx, cluster, nil)
 	if err != nil {
 		return err
+	}
+	if f.owns(roleObject(identity.NodeRole)) {
+		left, err := c.leftRow(ctx, cluster, identity.NodeRoleARN)
+		if err != nil {
+			return err
+		}
+		f.add(left)
 	}
 	for _, s := range slices.Backward(f.made) {
 		if err := s.do(ctx); err != nil {
@@ -187,6 +205,7 @@ func (c *Client) look(ctx context.Context, cluster inventory.Cluster, extra []st
 		return out, all, err
 	}
 	all.add(f)
+	ours := f.owns(roleObject(out.NodeRole))
 	controller, f, err := c.lookAtRole(ctx, cluster, controllerRole(cluster))
 	if err != nil {
 		return out, all, err
@@ -197,7 +216,7 @@ func (c *Client) look(ctx context.Context, cluster inventory.Cluster, extra []st
 		return out, all, err
 	}
 	all.add(f)
-	if f, err = c.lookAtAccess(ctx, cluster, orDefault(node, cluster, out.NodeRole)); err != nil {
+	if f, err = c.lookAtAccess(ctx, cluster, orDefault(node, cluster, out.NodeRole), ours); err != nil {
 		return out, all, err
 	}
 	all.add(f)

@@ -93,7 +93,7 @@ func (c *Client) lookAtRole(ctx context.Context, cluster inventory.Cluster, want
 	}
 	switch {
 	case ours(tagMap(out.Role.Tags), cluster):
-		f.own("IAM role "+want.name, c.removeRole(cluster, want.name))
+		f.own(roleObject(want.name), c.removeRole(cluster, want.name))
 	case len(f.missing) > 0:
 		f = findings{conflicts: []string{foreignRole(want, f.missing)}}
 	}
@@ -126,7 +126,7 @@ func foreignRole(want role, missing []step) string {
 // newRole lists the steps that make the role from nothing.
 func (c *Client) newRole(cluster inventory.Cluster, want role) findings {
 	var f findings
-	f.miss("IAM role "+want.name, c.createStep(cluster, want))
+	f.miss(roleObject(want.name), c.createStep(cluster, want))
 	for _, arn := range want.attached {
 		f.miss(attachedName(want, arn), c.attachStep(want, arn))
 	}
@@ -135,6 +135,8 @@ func (c *Client) newRole(cluster inventory.Cluster, want role) findings {
 	}
 	return f
 }
+
+func roleObject(name string) string { return "IAM role " + name }
 
 func attachedName(want role, arn string) string {
 	return "policy " + awsapi.LastSegment(arn) + " on IAM role " + want.name

@@ -48,8 +48,8 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-func portAs(cfg aws.Config) *Client {
-	return New(iam.NewFromConfig(cfg), eks.NewFromConfig(cfg), ec2.NewFromConfig(cfg), sts.NewFromConfig(cfg))
+func portAs(cfg aws.Config, configMaps ...ConfigMapAPI) *Client {
+	return New(iam.NewFromConfig(cfg), eks.NewFromConfig(cfg), ec2.NewFromConfig(cfg), sts.NewFromConfig(cfg), configMaps...)
 }
 
 // portOver is the port over a network of its own.
@@ -266,11 +266,6 @@ func TestConflicts(t *testing.T) {
 			_, err := l.eks.CreateAccessEntry(t.Context(), &eks.CreateAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: aws.String("arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor"), Type: aws.String("STANDARD")})
 			simtest.Check(t, err)
 		}, harbor, "EC2_LINUX"},
-		"aws-auth alone": {"castoff does not edit it, and says which row is missing", func(*testing.T, *lab) {}, func() inventory.Cluster {
-			c := harbor
-			c.AuthenticationMode = "CONFIG_MAP"
-			return c
-		}(), "rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-harbor"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
