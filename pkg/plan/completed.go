@@ -101,8 +101,9 @@ func retire(o *outcome, l look) {
 	}
 	due := retention(l.m)
 	switch {
-	case left.idle() || due.IsZero():
+	case left.idle():
 		o.blockers = append(o.blockers, left.blockers...)
+	case due.IsZero(): // not completed yet, and to wait here would keep it from that
 	case l.now.Before(due):
 		o.until = soonest(o.until, due)
 	case !deletes(l):

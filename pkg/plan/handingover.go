@@ -58,7 +58,7 @@ func handingOver(led *ledger, l look) outcome {
 	}
 	serve(&o, l)
 	for _, p := range l.pools {
-		releaseNodes(&o, *led, karpenterNodes(l, p)) // cordoned on a way back that was broken off
+		releaseNodes(&o, *led, l.now, karpenterNodes(l, p)) // cordoned on a way back that was broken off
 	}
 	fence(&o, l)
 	o.done = o.idle()
@@ -86,7 +86,14 @@ func quietProcessesOf(o *outcome, g inventory.NodeGroup) {
 func release(o *outcome, led *ledger, l look) bool {
 	released := true
 	for _, a := range l.Autoscalers {
-		if !manages(a, l) || a.Stopped() {
+		switch {
+		case !manages(a, l):
+			continue
+		case starting(led, a, l.now): // the way back was broken off just then
+			o.wait("AutoscalerStarting", "deployment/"+a.Deployment.String(), "It was asked to run a moment ago, and is stopped once that is seen.")
+			released = false
+			continue
+		case a.Stopped():
 			continue
 		}
 		released = releaseOne(o, led, a) && released

@@ -105,6 +105,8 @@ func installNodeClass(o *outcome, l look, p pool) {
 	want := &p.target.NodeClass
 	have, ok := nodeClass(l, want.Name)
 	switch {
+	case ok && have.DeletionTimestamp != nil: // a way back was broken off just then
+		o.wait("NodeClassEnding", "ec2nodeclass/"+want.Name, "Karpenter is letting the class go; it is made again after that.")
 	case !ok || !sameTarget(&have, want):
 		o.act(EnsureNodeClass{NodeClass: want})
 	case passedCanary(l, have):

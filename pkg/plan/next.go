@@ -42,6 +42,7 @@ func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
 	led := openLedger(m.Status.Operations, w, now)
 	d := decide(&led, l)
 	d.Actions = admit(&led, &d, now)
+	d.Rested = d.Rested && firstStop(d.Blockers) == nil // what was asked for before may still come true
 	d.Operations = led
 	d.Pools = poolStatuses(l)
 	d.Waves = waveStatuses(l)

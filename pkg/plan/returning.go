@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -52,10 +53,13 @@ func still(np karpv1.NodePool) bool {
 	})
 }
 
-// releaseNodes puts nodes back in service, but for those whose instance was asked to end: that may still come true.
-func releaseNodes(o *outcome, led ledger, nodes []inventory.Node) {
+// releaseNodes puts nodes back in service. Those whose instance was asked to end are waited for: that may still come true.
+func releaseNodes(o *outcome, led ledger, now time.Time, nodes []inventory.Node) {
 	for _, n := range nodes {
-		if touched(n) && !ending(led, n) {
+		switch {
+		case ending(led, n, now):
+			o.wait("InstanceEnding", "node/"+n.Name, "Its instance was asked to end before.")
+		case touched(n):
 			o.act(ReleaseNode{Node: n.Name})
 		}
 	}
@@ -67,10 +71,11 @@ func touched(n inventory.Node) bool {
 		n.Labels[v1alpha1.LabelScaler] != "" || n.HasTaint(v1alpha1.TaintLegacy, "")
 }
 
-// ending says that the instance's end was asked for and has not been seen.
-func ending(led ledger, n inventory.Node) bool {
+// ending says that the instance's end was asked for, has not been seen, and may still come: a call that was lost is not waited for
+// for ever.
+func ending(led ledger, n inventory.Node, now time.Time) bool {
 	return n.InstanceID != "" && slices.ContainsFunc(led, func(op v1alpha1.Operation) bool {
-		return op.DoneTime == nil && kindOf(op) == kindEndInstances && slices.Contains(strings.Split(op.Detail, separator), n.InstanceID)
+		return waits(op, now) && kindOf(op) == kindEndInstances && slices.Contains(strings.Split(op.Detail, separator), n.InstanceID)
 	})
 }
 
@@ -84,7 +89,7 @@ func standIn(o *outcome, l look, p pool) {
 			if n.Group != g.Name || !n.Ready || held(n, p.Name) {
 				continue
 			}
-			if known(recorded, n.Name) || len(missing) == 0 {
+			if known(recorded, n.Name) || n.Annotations[v1alpha1.AnnotationRestoredFrom] != "" || len(missing) == 0 {
 				o.act(HoldNode{Node: n.Name, Pool: p.Name})
 				continue
 			}

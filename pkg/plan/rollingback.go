@@ -96,7 +96,7 @@ func restoreGroups(o *outcome, led *ledger, l look) {
 		if np, ok := nodePool(l, p.Name); ok && !stopped(np) && !still(np) {
 			o.act(EnsureNodePool{NodePool: stillNodePool(np)})
 		}
-		releaseNodes(o, *led, p.nodes)
+		releaseNodes(o, *led, l.now, p.nodes)
 	}
 	if !taken || len(o.actions) > 0 {
 		return
@@ -196,17 +196,17 @@ func stopNodePools(o *outcome, _ *ledger, l look) {
 }
 
 // startAutoscalers lets the Leases go, starts every Cluster Autoscaler that castoff stopped, and sees it lead. One that the
-// user stopped, before or after, stays so.
+// user stopped, before or after, stays so; its Lease is let go all the same.
 func startAutoscalers(o *outcome, led *ledger, l look) {
-	for _, recorded := range l.Snapshot.Autoscalers {
-		a, ok := autoscaler(l, recorded)
-		if !ok || recorded.Replicas == 0 {
-			continue
-		}
+	for _, a := range l.Autoscalers {
 		if standby(a) {
 			o.act(LetGoLease{Lease: a.Lease})
 		}
-		startAutoscaler(o, led, l, a, recorded.Replicas)
+	}
+	for _, recorded := range l.Snapshot.Autoscalers {
+		if a, ok := autoscaler(l, recorded); ok && recorded.Replicas > 0 {
+			startAutoscaler(o, led, l, a, recorded.Replicas)
+		}
 	}
 }
 

@@ -67,12 +67,27 @@ func handingOverReached(l look) bool {
 	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return a.LeaseHolder == v1alpha1.LeaseIdentity })
 }
 
-// stoppedByUs says that castoff scaled a Cluster Autoscaler to 0. From then on the way forward is the shorter one: to wait for
-// a finding or an approval here would leave the pools without any scaler.
+// stoppedByUs says that castoff scaled a Cluster Autoscaler to 0 that served when the migration began, and that it does not serve
+// again. From then on the way forward is the shorter one: to wait for a finding or an approval here would leave the pools without
+// any scaler.
 func stoppedByUs(led *ledger, l look) bool {
-	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool {
-		return a.Replicas == 0 && manages(a, l) && led.attempts(kindStopAutoscaler, a.Deployment.String()) > 0
+	if l.Snapshot == nil {
+		return false
+	}
+	return slices.ContainsFunc(l.Snapshot.Autoscalers, func(recorded inventory.Autoscaler) bool {
+		a, ok := autoscaler(l, recorded)
+		if !ok || recorded.Replicas == 0 || a.Replicas > 0 || !manages(a, l) {
+			return false
+		}
+		start, asked := led.entry(kindStartAutoscaler, a.Deployment.String())
+		return led.attempts(kindStopAutoscaler, a.Deployment.String()) > 0 || (asked && start.DoneTime == nil)
 	})
+}
+
+// starting says that a Cluster Autoscaler was asked to run a moment ago: it may, though it cannot be seen yet.
+func starting(led *ledger, a inventory.Autoscaler, now time.Time) bool {
+	start, asked := led.entry(kindStartAutoscaler, a.Deployment.String())
+	return asked && start.DoneTime == nil && start.StartTime != nil && now.Sub(start.StartTime.Time) < patience
 }
 
 // manages says whether a Cluster Autoscaler scales any group of any pool.

@@ -55,8 +55,8 @@ func settling(led *ledger, l look) outcome {
 	}
 	o := outcome{}
 	for _, p := range l.pools {
-		releaseNodes(&o, *led, p.nodes)
-		releaseNodes(&o, *led, karpenterNodes(l, p))
+		releaseNodes(&o, *led, l.now, p.nodes)
+		releaseNodes(&o, *led, l.now, karpenterNodes(l, p))
 	}
 	if side == sideKarpenter {
 		settleWithKarpenter(&o, led, l)
@@ -72,12 +72,5 @@ func settling(led *ledger, l look) outcome {
 func settleWithKarpenter(o *outcome, led *ledger, l look) {
 	if release(o, led, l) {
 		serve(o, l)
-	}
-	for _, p := range l.pools {
-		for _, n := range p.nodes {
-			if ending(*led, n) {
-				o.wait("InstanceEnding", "node/"+n.Name, "Its instance was asked to end before the pause.")
-			}
-		}
 	}
 }

@@ -60,7 +60,8 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	l := newLook(m, w, time.Time{})
 	var n Needs
 	n.Preflight = !halted(m) && (!handingOverReached(l) || betweenPools(l))
-	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && deletes(l)
+	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && !halted(m) &&
+		m.Status.CompletionTime != nil && slices.Contains(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
 	for _, p := range l.pools {
 		nodes := p.nodes
 		if halted(m) {
