@@ -93,7 +93,11 @@ func closed(op v1alpha1.Operation) v1alpha1.Operation {
 
 // scene builds a World: pool general is an Auto Scaling group of three nodes in three zones, pool batch a managed node group
 // of two, and system the home. Each stage does what castoff would have done to get there.
-type scene struct{ w World }
+type scene struct {
+	w World
+	// born counts the nodes that the simulation made, so that no name comes twice.
+	born int
+}
 
 func aWorld() *scene {
 	s := &scene{w: World{
@@ -221,6 +225,7 @@ func (s *scene) legacy(change func(*inventory.Node)) {
 // awsReady: queue and identities are there.
 func (s *scene) awsReady() *scene {
 	s.w.Interruption.Ready, s.w.Identity.Ready = true, true
+	s.w.Interruption.Made, s.w.Identity.Made = []string{"queue", "rules"}, []string{"role"}
 	return s
 }
 
@@ -236,7 +241,7 @@ func (s *scene) engineInstalled() *scene {
 
 func (s *scene) engineRunning() *scene {
 	e := &s.w.Engine
-	e.Release, e.ReleaseCurrent, e.CRDsCurrent, e.Replicas, e.ReadyReplicas = inventory.ReleaseDeployed, true, true, 2, 2
+	e.Release, e.ReleaseCurrent, e.CRDs, e.CRDsCurrent, e.Replicas, e.ReadyReplicas = inventory.ReleaseDeployed, true, true, true, 2, 2
 	return s
 }
 

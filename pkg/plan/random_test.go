@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -229,93 +228,4 @@ func largeWorld(nodes int) (migrationOf, *scene) {
 	v := intstr.FromString("10%")
 	m.m.Spec.Strategy.MaxUnavailableNodes = &v
 	return m, s
-}
-
-// effect makes an action on the scene, as the ports and the world behind them would.
-func (s *scene) effect(action Action, now time.Time) {
-	switch a := action.(type) {
-	case SaveSnapshot:
-		s.w.Snapshot = a.Snapshot
-	case MarkNode:
-		s.node(a.Node).Annotations[v1alpha1.AnnotationLegacy] = a.Pool
-	case EnsureNodeClass:
-		s.nodeClass(a.NodeClass.Name).w.Engine.NodeClassHashes[a.NodeClass.Name] = "spec-of-" + a.NodeClass.Name
-	case StartCanary:
-		s.canary(a.Target.Pool, 0, func(c *inventory.Canary) { c.PodRan, c.Since = true, now })
-	case MarkCanaryPassed:
-		for i := range s.w.Engine.NodeClasses {
-			if s.w.Engine.NodeClasses[i].Name == a.Pool {
-				s.w.Engine.NodeClasses[i].Annotations[v1alpha1.AnnotationCanaryPassed] = a.Hash
-			}
-		}
-	case EndCanary:
-		s.w.Engine.Canaries = slices.DeleteFunc(s.w.Engine.Canaries, func(c inventory.Canary) bool { return c.Pool == a.Pool })
-	case HoldLease:
-		s.withAutoscaler(func(ca *inventory.Autoscaler) { ca.LeaseHolder, ca.LeaseRenewed = v1alpha1.LeaseIdentity, now })
-	case StripLeftovers:
-		n := s.node(a.Node)
-		n.Taints = slices.DeleteFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == taintToBeDeleted || t.Key == taintCandidate })
-	case EnsureNodePool:
-		s.ensureNodePool(a.NodePool)
-	case FenceNode:
-		fenceIt(s.node(a.Node))
-	case BeginDrain:
-		s.draining(a.Node, 2)
-	case EvictPods:
-		d := s.w.Drains[a.Node]
-		s.w.Drains[a.Node] = inventory.DrainState{Node: a.Node, Evictable: max(0, d.Evictable-1)}
-	case Ledgered:
-		s.lateEffect(a)
-	}
-}
-
-func (s *scene) ensureNodePool(np *karpv1.NodePool) {
-	s.w.Engine.NodePools = slices.DeleteFunc(s.w.Engine.NodePools, func(o karpv1.NodePool) bool { return o.Name == np.Name })
-	made := *np.DeepCopy()
-	made.Status.Conditions = slices.Clone(readyPool.Status.Conditions)
-	s.w.Engine.NodePools = append(s.w.Engine.NodePools, made)
-}
-
-// lateEffect makes an action whose effect is outside the cluster's own objects.
-func (s *scene) lateEffect(action Ledgered) {
-	switch a := action.(type) {
-	case EnsureInterruption:
-		s.w.Interruption.Ready = true
-	case EnsureIdentity:
-		s.w.Identity.Ready = true
-	case InstallCRDs:
-		s.w.Engine.CRDsCurrent = true
-	case InstallEngine:
-		s.engineRunning()
-	case StopAutoscaler:
-		s.withAutoscaler(func(ca *inventory.Autoscaler) { ca.Replicas, ca.StatusReplicas, ca.Pods = 0, 0, 0 })
-	default:
-		s.groupEffect(a)
-	}
-}
-
-// groupEffect makes an action on an Auto Scaling group.
-func (s *scene) groupEffect(action Ledgered) {
-	_, target, _ := action.Entry()
-	g := &s.w.Groups[slices.IndexFunc(s.w.Groups, func(g inventory.NodeGroup) bool { return g.AutoScalingGroup == target })]
-	switch a := action.(type) {
-	case DisablePolicies:
-		for i := range g.ScalingPolicies {
-			g.ScalingPolicies[i].Active = g.ScalingPolicies[i].Active && !slices.Contains(a.Names, g.ScalingPolicies[i].Name)
-		}
-	case DeleteScheduledActions:
-		g.ScheduledActions = slices.DeleteFunc(slices.Clone(g.ScheduledActions), func(x inventory.ScheduledAction) bool { return slices.Contains(a.Names, x.Name) })
-	case SuspendProcesses:
-		g.SuspendedProcesses = append(slices.Clone(g.SuspendedProcesses), a.Processes...)
-	case SetRebalance:
-		g.CapacityRebalance = a.On
-	case SetLifetime:
-		g.MaxInstanceLifetime = a.Seconds
-	case SetGroupSize:
-		g.Min, g.Max, g.Desired = a.Min, a.Max, a.Desired
-	case EndInstances:
-		g.Desired -= int32(len(a.IDs))
-		g.Instances = slices.DeleteFunc(slices.Clone(g.Instances), func(i inventory.Instance) bool { return slices.Contains(a.IDs, i.ID) })
-		s.w.Nodes = slices.DeleteFunc(slices.Clone(s.w.Nodes), func(n inventory.Node) bool { return slices.Contains(a.IDs, n.InstanceID) })
-	}
 }
