@@ -131,9 +131,9 @@ func TestObjectNames(t *testing.T) {
 			want: []string{
 				"ClusterRole castoff", "ClusterRole castoff-engine", "ClusterRole castoff-engine-bind", "ClusterRole castoff-engine-core",
 				"ClusterRoleBinding castoff", "ClusterRoleBinding castoff-engine-bind", "Deployment castoff-system/castoff",
-				"PodDisruptionBudget castoff-system/castoff", "Role castoff-system/castoff", "Role kube-system/castoff-aws-auth",
+				"PodDisruptionBudget castoff-system/castoff", "Role castoff-system/castoff",
 				"Role kube-system/castoff-engine-install", "Role kube-system/castoff-engine-install-dns",
-				"RoleBinding castoff-system/castoff", "RoleBinding kube-system/castoff-aws-auth",
+				"RoleBinding castoff-system/castoff",
 				"RoleBinding kube-system/castoff-engine-install", "RoleBinding kube-system/castoff-engine-install-dns",
 				"Service castoff-system/castoff-metrics", "ServiceAccount castoff-system/castoff",
 			},

@@ -171,13 +171,13 @@ func TestRightsFollowValues(t *testing.T) {
 		names    []string
 		want     []string
 	}{
-		"AwsAuthIsReadOnly": {
-			reason: "whoever writes aws-auth can make anybody an admin",
-			role:   "Role kube-system/castoff-aws-auth", resource: "configmaps", names: []string{"aws-auth"}, want: []string{"get"},
+		"AwsAuth": {
+			reason: "whoever writes aws-auth can make anybody an admin: no right at all, unless asked for",
+			role:   "Role kube-system/castoff-aws-auth", resource: "configmaps", names: []string{"aws-auth"},
 		},
 		"AwsAuthWrite": {
 			reason: "clusters in CONFIG_MAP mode need it", values: map[string]any{"awsAuth": map[string]any{"write": true}},
-			role: "Role kube-system/castoff-aws-auth", resource: "configmaps", names: []string{"aws-auth"}, want: []string{"get", "patch", "update"},
+			role: "Role kube-system/castoff-aws-auth", resource: "configmaps", names: []string{"aws-auth"}, want: []string{"get", "update"},
 		},
 		"LeaseNames": {
 			reason: "a Cluster Autoscaler with another Lease", values: map[string]any{"clusterAutoscaler": map[string]any{"leaseNames": []string{"a", "b"}}},
