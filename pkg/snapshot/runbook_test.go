@@ -134,3 +134,19 @@ func TestTheRunbookSeesDamage(t *testing.T) {
 		})
 	}
 }
+
+func TestTheRunbookIsShell(t *testing.T) {
+	page, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := shellBlock.FindAllStringSubmatch(string(page), -1)
+	if fences := strings.Count(string(page), "```"); len(blocks) < 10 || fences != 2*len(blocks) {
+		t.Fatalf("%d blocks of shell in %d fences: each command of the page is one that the lab's test runs", len(blocks), fences)
+	}
+	for _, block := range blocks {
+		if output, err := exec.CommandContext(t.Context(), "bash", "-n", "-c", block[1]).CombinedOutput(); err != nil {
+			t.Errorf("not to be run as it stands: %v\n%s\n%s", err, output, block[1])
+		}
+	}
+}
