@@ -31,7 +31,8 @@ const (
 // by name goes at once, as one that was drained before.
 //
 // A cluster in CONFIG_MAP or API_AND_CONFIG_MAP mode also lets in the roles of its aws-auth ConfigMap. The simulator
-// knows the rows that EKS writes for node groups; the node bridge must look in the ConfigMap for those of others.
+// knows the rows that EKS writes for node groups; the node bridge must look in the ConfigMap for those of others, and take
+// out of it what EKS takes out (simapi.RoleRemoved).
 //
 // The keys of all tables but clusters begin with the cluster's name and a slash.
 type eksService struct {
@@ -44,8 +45,6 @@ type eksService struct {
 	updates      *table[update]
 	// awsAuth holds the rows that EKS itself wrote into each cluster's aws-auth ConfigMap, by "cluster/role ARN".
 	awsAuth map[string]bool
-	// roleRemoved, where set, is told when EKS takes a node role out of aws-auth or out of the access entries.
-	roleRemoved func(cluster, roleARN string)
 }
 
 func newEKS(s *Server) *eksService {

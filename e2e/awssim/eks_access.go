@@ -156,9 +156,8 @@ func (e *eksService) withdraw(cluster, role string) {
 		e.entries.delete(key)
 	}
 	e.roleChanged(cluster, role)
-	if e.roleRemoved != nil {
-		e.roleRemoved(cluster, role)
-	}
+	e.s.stream = append(e.s.stream, simapi.Event{Time: e.s.now(), RoleRemoved: &simapi.RoleRemoved{Cluster: cluster, RoleARN: role}})
+	e.s.dirty = true
 }
 
 // authorised says whether nodes with that role may join a cluster, as far as EKS knows. Rows that somebody writes into

@@ -364,10 +364,6 @@ func TestDeleteNodegroup(t *testing.T) {
 	c := newClustered(t, types.AuthenticationModeApiAndConfigMap)
 	c.nodegroup(t, "one", sizes{0, 5, 2}, nil)
 	c.nodegroup(t, "two", sizes{0, 5, 1}, nil)
-	var removed []string
-	do(c.Server, func() {
-		c.Server.eks.roleRemoved = func(cluster, role string) { removed = append(removed, cluster+" "+role) }
-	})
 	del := func(name string) {
 		t.Helper()
 		_, err := c.eks.DeleteNodegroup(ctx, &eks.DeleteNodegroupInput{ClusterName: aws.String("harbor"), NodegroupName: &name})
@@ -390,19 +386,31 @@ func TestDeleteNodegroup(t *testing.T) {
 	if len(groups.AutoScalingGroups) != 1 {
 		t.Errorf("%d Auto Scaling groups left, want the other one's", len(groups.AutoScalingGroups))
 	}
-	if nodes := c.nodes(t); len(nodes) != 1 || !nodes[0].RoleAuthorised || len(removed) != 0 {
-		t.Errorf("nodes %+v, removed %v; want the role to stay while another group uses it", nodes, removed)
+	if nodes := c.nodes(t); len(nodes) != 1 || !nodes[0].RoleAuthorised || len(c.removedRoles()) != 0 {
+		t.Errorf("nodes %+v, removed %v; want the role to stay while another group uses it", nodes, c.removedRoles())
 	}
 	del("two")
 	c.Advance(5 * time.Minute)
 	c.settle()
-	if diff := cmp.Diff([]string{"harbor " + *roleARN("node")}, removed); diff != "" {
+	if diff := cmp.Diff([]simapi.RoleRemoved{{Cluster: "harbor", RoleARN: *roleARN("node")}}, c.removedRoles()); diff != "" {
 		t.Errorf("the last group's role: -want +got\n%s", diff)
 	}
 	_, err = c.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: aws.String("harbor"), PrincipalArn: roleARN("node")})
 	wantCode(t, err, "ResourceNotFoundException", "the access entry that EKS made goes with it")
 	_, err = c.eks.DeleteCluster(ctx, &eks.DeleteClusterInput{Name: aws.String("harbor")})
 	ok(t, err)
+}
+
+// removedRoles are the node roles that EKS let go of, as the side door tells them.
+func (c *clustered) removedRoles() (out []simapi.RoleRemoved) {
+	do(c.Server, func() {
+		for _, e := range c.Server.stream {
+			if e.RoleRemoved != nil {
+				out = append(out, *e.RoleRemoved)
+			}
+		}
+	})
+	return out
 }
 
 // A role that other nodes share loses its access with the last node group that used it.
@@ -422,6 +430,9 @@ func TestDeletedNodegroupTakesTheRoleOfOthers(t *testing.T) {
 	c.settle()
 	if i := c.nodes(t)[0]; i.RoleAuthorised {
 		t.Error("the role may still join, want its aws-auth row gone")
+	}
+	if diff := cmp.Diff([]simapi.RoleRemoved{{Cluster: "harbor", RoleARN: *roleARN("node")}}, c.removedRoles()); diff != "" {
+		t.Errorf("the cluster's aws-auth must lose the row too: -want +got\n%s", diff)
 	}
 }
 

@@ -82,10 +82,7 @@ func (b *Bridge) authorised(ctx context.Context, instance simapi.Instance) (bool
 
 // mapsRole tells whether aws-auth's mapRoles lets a role's nodes in. What cannot be parsed lets nobody in, as in EKS.
 func mapsRole(mapRoles, roleARN string) bool {
-	var rows []struct {
-		RoleARN string   `json:"rolearn"`
-		Groups  []string `json:"groups"`
-	}
+	var rows []roleRow
 	if err := yaml.Unmarshal([]byte(mapRoles), &rows); err != nil {
 		return false
 	}

@@ -45,6 +45,7 @@ type Bridge struct {
 	joined    map[string]bool
 	gone      map[string]bool   // nothing is left to do
 	refused   map[string]string // why it did not join: told once
+	withdrawn map[string]bool   // roles that EKS let go of, while aws-auth may still have them
 	bootDelay time.Duration
 	pending   time.Duration
 }
@@ -60,6 +61,7 @@ func New(config Config) *Bridge {
 		joined:    map[string]bool{},
 		gone:      map[string]bool{},
 		refused:   map[string]string{},
+		withdrawn: map[string]bool{},
 	}
 }
 
@@ -101,6 +103,9 @@ func (b *Bridge) follow(ctx context.Context) {
 				if event.Instance != nil {
 					b.see(*event.Instance, event.Time)
 				}
+				if event.RoleRemoved != nil {
+					b.withdraw(ctx, event.RoleRemoved.RoleARN)
+				}
 				return nil
 			})
 		}
@@ -135,6 +140,9 @@ func (b *Bridge) readSettings(ctx context.Context) error {
 
 func (b *Bridge) resyncOnce(ctx context.Context) error {
 	if err := b.readSettings(ctx); err != nil {
+		return err
+	}
+	if err := b.dropWithdrawn(ctx); err != nil {
 		return err
 	}
 	// Nodes before instances: the instance of a Node listed here must be in the later list.

@@ -141,4 +141,13 @@ type Event struct {
 	Time     time.Time `json:"time"`
 	Instance *Instance `json:"instance,omitempty"`
 	Synced   bool      `json:"synced,omitempty"` // the first listing is over
+	// RoleRemoved is told once: whoever was not connected then does not hear of it.
+	RoleRemoved *RoleRemoved `json:"roleRemoved,omitempty"`
+}
+
+// RoleRemoved says that EKS let go of a node role, with the last managed node group that used it. EKS takes its row out of
+// the ConfigMap aws-auth too, whoever wrote it; that is in the cluster, where the simulator cannot reach.
+type RoleRemoved struct {
+	Cluster string `json:"cluster"`
+	RoleARN string `json:"roleARN"`
 }
