@@ -128,6 +128,13 @@ test-lab: build-lab ## The long lab suite: known-bad runs and faults as well (no
 	@echo "==> test: the long lab suite"
 	@$(GO_TEST) -tags lab,long -p 1 -count 1 -timeout 90m -v $(FLAGS) $(LAB_PACKAGES)
 
+.PHONY: rollback-report
+rollback-report: build-lab ## Of the long suite: there and back, with pauses and crashes, compared with what was before
+	@echo "==> test: the way back in the lab"
+	@mkdir -p bin && rm -f bin/rollback-report.json
+	@$(GO_TEST) -tags lab,long -p 1 -count 1 -timeout 60m -v -run '^TestWayBack$$' $(FLAGS) ./e2e/tests
+	@cat bin/rollback-report.json
+
 .PHONY: bench
 bench: ## Benchmarks of the pure packages
 	@$(GO_TEST) -run '^$$' -bench . -benchmem $(FLAGS) ./pkg/...

@@ -29,6 +29,7 @@ type container struct {
 	runs    int32
 	grace   time.Duration
 	process *process.Process
+	ordered bool // its end was asked for, so it is no crash loop
 	ports   portPair
 	peak    float64
 }
@@ -86,7 +87,7 @@ func (c *container) run(ctx context.Context) {
 		case !restarts(c.worker.pod.Spec.RestartPolicy, code):
 			return
 		}
-		if time.Since(started) > crashReset {
+		if time.Since(started) > crashReset || c.wasOrdered() {
 			backOff = c.worker.runner.config.CrashBackOff
 		}
 		c.wait("CrashLoopBackOff", fmt.Sprintf("exit code %d; restarted in %s", code, backOff))
@@ -166,12 +167,21 @@ func (c *container) stop(p *process.Process) {
 func (c *container) crash() bool {
 	c.mu.Lock()
 	p := c.process
+	c.ordered = p != nil
 	c.mu.Unlock()
 	if p == nil {
 		return false
 	}
 	p.Kill()
 	return true
+}
+
+func (c *container) wasOrdered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ordered := c.ordered
+	c.ordered = false
+	return ordered
 }
 
 // start works out the container's environment and runs its binary in it.

@@ -169,7 +169,7 @@ func (r *Runner) lose(object any) {
 }
 
 // Kill ends the running processes of the pods whose names begin so with SIGKILL, as a crash would, and returns how many
-// there were. They start again as their pods' restart policy says.
+// there were. They start again as their pods' restart policy says, each time after the shortest wait.
 func (r *Runner) Kill(namespace, prefix string) int {
 	r.mu.Lock()
 	workers := maps.Clone(r.workers)

@@ -81,9 +81,6 @@ const (
 	rolledBack = "RolledBack"
 )
 
-// BackLimit is how long the way back may leave a pool without a scaler.
-const BackLimit = 5 * time.Second
-
 // Broken names the promises that were broken on the way and that nothing can mend.
 func (r Report) Broken() []string {
 	var b sayings
@@ -116,9 +113,10 @@ func (r Report) Violations() []string {
 }
 
 // BackViolations names every broken promise in words, at the end of the way back: none means that it is rolled back, that
-// nothing of Karpenter's is left, and that nothing was broken since the account began.
-func (r Report) BackViolations() []string {
-	r.limits.Unserved = min(r.limits.Unserved, BackLimit)
+// nothing of Karpenter's is left, that nothing was broken since the account began, and that no pool was without a scaler
+// for longer than that.
+func (r Report) BackViolations(unserved time.Duration) []string {
+	r.limits.Unserved = unserved
 	var b sayings
 	b.say(r.Phase != rolledBack, "the migration is %s, not %s", word(r.Phase, "not there"), rolledBack)
 	b.say(r.PodsNotReady > 0, "%d pods are not Ready", r.PodsNotReady)

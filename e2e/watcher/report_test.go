@@ -96,7 +96,7 @@ func TestBackViolations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			report := back()
 			tc.spoil(&report)
-			got := report.BackViolations()
+			got := report.BackViolations(5 * time.Second)
 			if tc.want == "" && got != nil || tc.want != "" && (len(got) != 1 || !strings.Contains(got[0], tc.want)) {
 				t.Errorf("%s\nBackViolations() = %q, want one with %q", tc.reason, got, tc.want)
 			}
