@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,14 +55,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.cannotLook(ctx, before, m, err)
 	}
 	d := plan.Next(m, w, r.Observer.Clock())
-	if err := r.record(ctx, before, m, w, d); err != nil {
+	stored, err := r.record(ctx, before, m, w, d)
+	if err != nil {
 		return retryConflict(err)
 	}
 	if d.Rested && m.DeletionTimestamp != nil {
 		return ctrl.Result{}, r.letGo(ctx, m)
 	}
 	results := r.act(ctx, m, w, d.Actions)
-	return r.finish(ctx, m, d, results)
+	return r.finish(ctx, stored, m, d, results)
 }
 
 // letGo ends the wait of a deleted Migration that has come to rest.
@@ -70,22 +72,32 @@ func (r *Reconciler) letGo(ctx context.Context, m *v1alpha1.Migration) error {
 	return client.IgnoreNotFound(r.updateMeta(ctx, m))
 }
 
-// record writes the ledger before the first effect outside the cluster's own objects is made; without such an effect the
-// status can wait until the end.
-func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, w plan.World, d plan.Decision) error {
+// record writes the ledger before the first effect outside the cluster's own objects is made, and returns what is stored.
+// Without such an effect the status waits until the actions have been made: one write tells both.
+func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, w plan.World, d plan.Decision) (stored *v1alpha1.Migration, err error) {
 	r.project(m, w, d)
 	if err := r.writeReport(ctx, m, w); err != nil {
-		return err
+		return nil, err
 	}
-	return r.write(ctx, before, m)
+	if len(d.Actions) > 0 && !slices.ContainsFunc(d.Actions, isLedgered) {
+		return before, nil
+	}
+	if err := r.write(ctx, before, m); err != nil {
+		return nil, err
+	}
+	return m.DeepCopy(), nil
+}
+
+func isLedgered(a plan.Action) bool {
+	_, ok := a.(plan.Ledgered)
+	return ok
 }
 
 // finish reports what became of the actions and says when to look again.
-func (r *Reconciler) finish(ctx context.Context, m *v1alpha1.Migration, d plan.Decision, results []result) (ctrl.Result, error) {
+func (r *Reconciler) finish(ctx context.Context, stored, m *v1alpha1.Migration, d plan.Decision, results []result) (ctrl.Result, error) {
 	r.Observer.forget(d.Actions)
-	recorded := m.DeepCopy()
 	r.report(m, results)
-	if err := r.write(ctx, recorded, m); err != nil {
+	if err := r.write(ctx, stored, m); err != nil {
 		return retryConflict(err)
 	}
 	var failures []error

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -154,12 +153,8 @@ func serveWith(o *outcome, l look, p pool) {
 		o.act(EnsureNodePool{NodePool: want})
 		return
 	}
-	if said := have.StatusConditions(); !said.Root().IsTrue() {
-		var conditions []metav1.Condition
-		for _, c := range said.List() {
-			conditions = append(conditions, metav1.Condition(c))
-		}
-		o.wait("NodePoolNotReady", "nodepool/"+have.Name, whyNot(conditions))
+	if !isReady(have.Status.Conditions) {
+		o.wait("NodePoolNotReady", "nodepool/"+have.Name, whyNot(have.Status.Conditions))
 	}
 }
 
@@ -185,7 +180,7 @@ func wantNodePool(p pool) *karpv1.NodePool {
 // is Ready to serve what no longer fits.
 func fence(o *outcome, l look) {
 	for _, p := range l.pools {
-		if np, ok := nodePool(l, p.Name); !ok || !np.StatusConditions().Root().IsTrue() {
+		if np, ok := nodePool(l, p.Name); !ok || !isReady(np.Status.Conditions) {
 			continue
 		}
 		for _, n := range p.nodes {
@@ -239,7 +234,7 @@ func waveStatuses(l look) []v1alpha1.WaveStatus {
 	for _, p := range l.pools {
 		w.Pools = append(w.Pools, p.Name)
 		np, ok := nodePool(l, p.Name)
-		served = served && ok && np.StatusConditions().Root().IsTrue()
+		served = served && ok && !stopped(np) && isReady(np.Status.Conditions)
 	}
 	if handingOverReached(l) && w.ReleasedTime == nil && !slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return manages(a, l) && !a.Stopped() }) {
 		w.ReleasedTime = stamp(l.now)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -122,12 +123,8 @@ func installNodeClass(o *outcome, l look, p pool) {
 // runCanary tries an EC2NodeClass: what is wrong with it is said in the Migration, with Karpenter's and AWS's own words.
 func runCanary(o *outcome, l look, p pool, have awsv1.EC2NodeClass) {
 	object := "ec2nodeclass/" + have.Name
-	if said := have.StatusConditions(); !said.Root().IsTrue() {
-		var conditions []metav1.Condition
-		for _, c := range said.List() {
-			conditions = append(conditions, metav1.Condition(c))
-		}
-		o.wait("NodeClassNotReady", object, whyNot(conditions))
+	if !isReady(have.Status.Conditions) {
+		o.wait("NodeClassNotReady", object, whyNot(have.Status.Conditions))
 		return
 	}
 	c, ok := canary(l, p.Name)
@@ -170,9 +167,16 @@ func sameTarget(have, want metav1.Object) bool { return targetHash(have) == targ
 
 func targetHash(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationTargetHash] }
 
+// isReady goes by the condition as Karpenter wrote it. StatusConditions() would write into the object, with the wall clock.
+func isReady(conditions []status.Condition) bool {
+	return slices.ContainsFunc(conditions, func(c status.Condition) bool {
+		return c.Type == status.ConditionReady && c.Status == metav1.ConditionTrue
+	})
+}
+
 // whyNot says in Karpenter's and AWS's own words what is wrong with an object that is not Ready, or that nobody has spoken
 // yet. Ready itself only names the conditions that it is made of.
-func whyNot(conditions []metav1.Condition) string {
+func whyNot(conditions []status.Condition) string {
 	var said []string
 	for _, c := range conditions {
 		if c.Type != v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/awslabs/operatorpkg/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -227,23 +228,23 @@ func TestInstallingOnceServed(t *testing.T) {
 }
 
 func TestWhyNot(t *testing.T) {
-	is := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+	is := func(kind string, verdict metav1.ConditionStatus, reason, message string) status.Condition {
+		return status.Condition{Type: kind, Status: verdict, Reason: reason, Message: message}
 	}
 	cases := map[string]struct {
 		reason     string
-		conditions []metav1.Condition
+		conditions []status.Condition
 		want       string
 	}{
 		"Nothing": {"nobody has spoken", nil, "Karpenter has not finished looking at it."},
-		"Unknown": {"nobody has looked at it yet", []metav1.Condition{is("SubnetsReady", metav1.ConditionUnknown, "AwaitingReconciliation", "object is awaiting reconciliation")},
+		"Unknown": {"nobody has looked at it yet", []status.Condition{is("SubnetsReady", metav1.ConditionUnknown, "AwaitingReconciliation", "object is awaiting reconciliation")},
 			"Karpenter has not finished looking at it."},
 		"OneIsWrong": {"Ready only names what is wrong; the condition itself says why",
-			[]metav1.Condition{is("SubnetsReady", metav1.ConditionFalse, "SubnetsNotFound", "none matches"), is("AMIsReady", metav1.ConditionTrue, "AMIsReady", ""),
+			[]status.Condition{is("SubnetsReady", metav1.ConditionFalse, "SubnetsNotFound", "none matches"), is("AMIsReady", metav1.ConditionTrue, "AMIsReady", ""),
 				is("Ready", metav1.ConditionFalse, "UnhealthyDependents", "SubnetsReady=False")},
 			"SubnetsReady is False, SubnetsNotFound: none matches"},
 		"TwoAreWrong": {"whoever mends one should not find the next one afterwards",
-			[]metav1.Condition{is("SubnetsReady", metav1.ConditionFalse, "SubnetsNotFound", "none matches"), is("AMIsReady", metav1.ConditionFalse, "AMINotFound", "no image")},
+			[]status.Condition{is("SubnetsReady", metav1.ConditionFalse, "SubnetsNotFound", "none matches"), is("AMIsReady", metav1.ConditionFalse, "AMINotFound", "no image")},
 			"SubnetsReady is False, SubnetsNotFound: none matches; AMIsReady is False, AMINotFound: no image"},
 	}
 	for name, tc := range cases {

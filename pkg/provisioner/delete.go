@@ -43,7 +43,21 @@ func (c *Client) DeleteNodeClass(ctx context.Context, name string) error {
 // PodDisruptionBudgets, then ends the instance. What is gone or on its way is fine. *ForeignError (terminal) means that it is not
 // castoff's.
 func (c *Client) DeleteNodeClaim(ctx context.Context, name string) error {
-	return c.delete(ctx, new(karpv1.NodeClaim), nodeClaims, name, func() ([]string, error) { return nil, nil })
+	claim := new(karpv1.NodeClaim)
+	if err := c.live.Get(ctx, client.ObjectKey{Name: name}, claim); err != nil {
+		return kubeapi.Wrap(ifServed(err), "get", nodeClaims, name)
+	}
+	if claim.DeletionTimestamp != nil {
+		return nil
+	}
+	pool := new(karpv1.NodePool) // a NodeClaim has no mark of its own
+	if err := c.live.Get(ctx, client.ObjectKey{Name: claim.Labels[karpv1.NodePoolLabelKey]}, pool); client.IgnoreNotFound(err) != nil {
+		return kubeapi.Wrap(err, "get", nodePools, claim.Labels[karpv1.NodePoolLabelKey])
+	}
+	if pool.Labels[v1alpha1.LabelPool] == "" {
+		return inventory.Terminal(&ForeignError{Object: nodeClaims + " " + name + " of NodePool " + claim.Labels[karpv1.NodePoolLabelKey], Mark: v1alpha1.LabelPool})
+	}
+	return c.remove(ctx, claim, nodeClaims)
 }
 
 // delete reads the object past the cache and deletes that very one, if it is castoff's and nothing uses it.

@@ -18,12 +18,8 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
-// claimOf is a NodeClaim as Karpenter makes it: with its NodePool's name and the labels of the NodePool's template.
-func claimOf(name, pool string) *karpv1.NodeClaim {
-	claim := nodeClaim(name, pool)
-	claim.Labels["castoff.sh/pool"] = pool
-	return claim
-}
+// claimOf is a NodeClaim as Karpenter makes it: with its NodePool's name, and without a mark of castoff's.
+func claimOf(name, pool string) *karpv1.NodeClaim { return nodeClaim(name, pool) }
 
 func changed[T client.Object](object T, change func(T)) T {
 	change(object)
@@ -98,7 +94,8 @@ func TestDeleteKarpentersObjects(t *testing.T) {
 		"Claim":        {reason: "its node is drained", do: deleteClaim, have: []client.Object{claimOf("general-1", "general"), nodePool("general")}, deletes: 1},
 		"ClaimGone":    {reason: "nothing to do", do: deleteClaim},
 		"ClaimGoing":   {reason: "Karpenter is at it", do: deleteClaim, have: []client.Object{going(claimOf("general-1", "general"))}},
-		"ClaimForeign": {reason: "of a NodePool that is not castoff's", do: deleteClaim, have: []client.Object{nodeClaim("general-1", "theirs")}, foreign: true},
+		"ClaimForeign": {reason: "of a NodePool that is not castoff's", do: deleteClaim, have: []client.Object{claimOf("general-1", "theirs"), stranger(nodePool("theirs"))}, foreign: true},
+		"ClaimAlone":   {reason: "whose it is cannot be known any more", do: deleteClaim, have: []client.Object{claimOf("general-1", "general")}, foreign: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
