@@ -74,6 +74,21 @@ func TestStandbyDoesNothing(t *testing.T) {
 	g.Expect(s.cloud.calls).To(BeEmpty())
 }
 
+// TestStandbyServesSoonAfterItGetsTheLease is with Cluster Autoscaler's own intervals: it scans when it begins to lead, and not
+// a scan interval later.
+func TestStandbyServesSoonAfterItGetsTheLease(t *testing.T) {
+	g := NewWithT(t)
+	s := newStage(t, discover, oneGroup(1, "i-a"), node("a"), lease("castoff", 3600))
+	s.now = time.Now
+	stop, ended := begin(t, s)
+	g.Consistently(s.hasStatus, "500ms", "50ms").Should(BeFalse())
+	_, err := s.kube.CoordinationV1().Leases("kube-system").Update(t.Context(), lease("", 1), metav1.UpdateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(s.hasStatus, "4s", "20ms").Should(BeTrue(), "the retry period of 2 s, a fifth more of jitter, and a scan")
+	stop()
+	g.Eventually(ended, "5s").Should(Receive(BeNil()))
+}
+
 func TestLeaderEndsLateWhenItsLeaseIsTaken(t *testing.T) {
 	g := NewWithT(t)
 	s := newStage(t, fast, oneGroup(1, "i-a"), node("a"))
