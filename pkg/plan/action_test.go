@@ -26,6 +26,17 @@ func TestEntries(t *testing.T) {
 		"Lifetime":     {"in seconds", SetLifetime{Group: "eks-batch", Seconds: 86400}, "SetLifetime/eks-batch 86400"},
 		"Stop":         {"a Deployment by its namespace too", StopAutoscaler{Autoscaler: anAutoscaler("ca")}, "StopAutoscaler/kube-system/ca 0"},
 		"Size":         {"a managed node group's entry is that of its Auto Scaling group, so that one change is under way on it", SetGroupSize{Group: g, Min: 0, Max: 1, Desired: 7}, "SetGroupSize/eks-batch 0/1/7"},
+		"Start":        {"as many as it had", StartAutoscaler{Autoscaler: anAutoscaler("ca"), Replicas: 2}, "StartAutoscaler/kube-system/ca 2"},
+		"Enable":       {"by the group's own name", EnablePolicies{Recorded: g, Names: []string{"out", "in"}}, "EnablePolicies/eks-batch out:in"},
+		"Put":          {"by name; what they are is in the snapshot", PutScheduledActions{Group: "eks-batch", Actions: []inventory.ScheduledAction{{Name: "night"}, {Name: "day"}}}, "PutScheduledActions/eks-batch night:day"},
+		"Resume":       {"by name", ResumeProcesses{Group: "eks-batch", Processes: []string{"Launch"}}, "ResumeProcesses/eks-batch Launch"},
+		"Uninstall":    {"as its installation: one after the other", UninstallEngine{}, "UninstallEngine/engine "},
+		"RemoveCRDs":   {"as their installation", RemoveCRDs{}, "RemoveCRDs/engine "},
+		"RemoveQueue":  {"as its making", RemoveInterruption{}, "RemoveInterruption/interruption "},
+		"RemoveRoles":  {"as their making", RemoveIdentity{}, "RemoveIdentity/identity "},
+		"DeletePolicy": {"by name", DeletePolicies{Group: "eks-batch", Names: []string{"out", "in"}}, "DeletePolicies/eks-batch out:in"},
+		"DeleteGroup":  {"a managed node group by that of its Auto Scaling group", DeleteGroup{Group: g}, "DeleteGroup/eks-batch "},
+		"DeleteCA":     {"a Deployment by its namespace too", DeleteAutoscaler{Autoscaler: anAutoscaler("ca")}, "DeleteAutoscaler/kube-system/ca "},
 		"End":          {"the ids, not their number: the entry is absolute even if the call is not", EndInstances{Group: "eks-batch", IDs: []string{"i-1", "i-2"}}, "EndInstances/eks-batch i-1:i-2"},
 	}
 	for name, tc := range cases {
@@ -68,10 +79,14 @@ func TestTheSetIsClosed(t *testing.T) {
 	atOnce := []Action{
 		SaveSnapshot{}, MarkNode{}, EnsureNodeClass{}, StartCanary{}, MarkCanaryPassed{}, EndCanary{}, HoldLease{}, StripLeftovers{},
 		EnsureNodePool{}, FenceNode{}, BeginDrain{}, EvictPods{},
+		ReleaseNode{}, HoldNode{}, RestoreNode{}, UnmarkNode{}, CordonNode{}, LetGoLease{}, EndNodeClaim{}, DeleteNodePool{}, DeleteNodeClass{},
+		DeleteTerminationHandler{},
 	}
 	late := []Action{
 		DisablePolicies{}, DeleteScheduledActions{}, EnsureInterruption{}, EnsureIdentity{}, InstallCRDs{}, InstallEngine{}, SuspendProcesses{},
 		SetRebalance{}, SetLifetime{}, StopAutoscaler{}, SetGroupSize{}, EndInstances{},
+		StartAutoscaler{}, EnablePolicies{}, PutScheduledActions{}, ResumeProcesses{}, UninstallEngine{}, RemoveCRDs{}, RemoveInterruption{}, RemoveIdentity{},
+		DeletePolicies{}, DeleteGroup{}, DeleteAutoscaler{},
 	}
 	for _, a := range atOnce {
 		a.action()

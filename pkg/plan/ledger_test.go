@@ -206,7 +206,22 @@ func TestVisible(t *testing.T) {
 		}), aWorld().withGroup("general", func(g *inventory.NodeGroup) {
 			g.Instances[0].Lifecycle, g.Instances[1].Lifecycle = "Terminating:Wait", "Terminating"
 		})},
-		"GroupGone": {"a group that is gone has every effect", "SetGroupSize/general", "0/0/0", aWorld(), aWorld().with(func(w *World) { w.Groups = nil })},
+		"Start":         {"a replica is asked for; its leading is waited for elsewhere", "StartAutoscaler/kube-system/cluster-autoscaler", "1", stopping, aWorld()},
+		"Uninstall":     {"the release is gone", "UninstallEngine/engine", "", aWorld().engineRunning(), aWorld()},
+		"CRDsGone":      {"none of castoff's definitions is there", "RemoveCRDs/engine", "", aWorld().engineRunning(), aWorld()},
+		"QueueGone":     {"nothing of castoff's is there; what it adopted may be", "RemoveInterruption/interruption", "", aWorld().awsReady(), aWorld()},
+		"RolesGone":     {"nothing of castoff's is there", "RemoveIdentity/identity", "", aWorld().awsReady(), aWorld()},
+		"Enabled":       {"the named policies are active", "EnablePolicies/general", "cpu", scaled().prepared(), scaled()},
+		"EnabledGone":   {"a policy that somebody deleted cannot be waited for", "EnablePolicies/general", "cpu", scaled().prepared(), aWorld()},
+		"SchedulesBack": {"every named action is there", "PutScheduledActions/general", "night", aWorld(), scaled()},
+		"Resumed": {"none of the named processes is suspended", "ResumeProcesses/general", "Launch:AZRebalance", aWorld().withGroup("general", func(g *inventory.NodeGroup) {
+			g.SuspendedProcesses = []string{"AZRebalance"}
+		}), aWorld()},
+		"RebalanceOn":       {"it is on", "SetRebalance/general", "true", aWorld(), aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.CapacityRebalance = true })},
+		"PoliciesGone":      {"none of the named policies is there", "DeletePolicies/general", "cpu", scaled().prepared(), aWorld()},
+		"GroupDeleted":      {"the group is gone", "DeleteGroup/general", "", aWorld(), aWorld().with(func(w *World) { w.Groups = nil })},
+		"AutoscalerDeleted": {"the Deployment is gone", "DeleteAutoscaler/kube-system/cluster-autoscaler", "", aWorld(), aWorld().with(func(w *World) { w.Autoscalers = nil })},
+		"GroupGone":         {"a group that is gone has every effect", "SetGroupSize/general", "0/0/0", aWorld(), aWorld().with(func(w *World) { w.Groups = nil })},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -218,6 +233,9 @@ func TestVisible(t *testing.T) {
 				t.Errorf("%s: not visible after it was made", tc.reason)
 			}
 		})
+	}
+	if visible(operation("DeleteAutoscaler/kube-system/cluster-autoscaler", "", 0), stopping.build()) {
+		t.Error("a Deployment at 0 is still there")
 	}
 	if visible(operation("Somersault/general", "", 0), aWorld().build()) {
 		t.Error("an effect of a kind that this castoff does not know cannot be seen")
@@ -268,4 +286,38 @@ func failedStops(calls int) int32 {
 		l[0].Error = "conflict"
 	}
 	return l[0].Attempts
+}
+
+// TestOpposites: flipping a pause many times is no fight with anybody.
+func TestOpposites(t *testing.T) {
+	const stop, start = "StopAutoscaler/kube-system/ca", "StartAutoscaler/kube-system/ca"
+	cases := map[string]struct {
+		reason string
+		asked  []string
+		want   []string // what is remembered, with the attempts
+	}{
+		"Stop":       {"one stop", []string{stop}, []string{stop + " 1"}},
+		"StopTwice":  {"two stops in a row: somebody started it", []string{stop, stop}, []string{stop + " 2"}},
+		"Back":       {"a start ends the count of stops", []string{stop, stop, start}, []string{start + " 1"}},
+		"Forth":      {"and a stop that of starts", []string{start, start, stop}, []string{stop + " 1"}},
+		"Flips":      {"however often", []string{stop, start, stop, start, stop}, []string{stop + " 1"}},
+		"OtherOne":   {"each Deployment for itself", []string{"StopAutoscaler/kube-system/cb", stop, start}, []string{"StopAutoscaler/kube-system/cb 1", start + " 1"}},
+		"NoOpposite": {"sizes have none: they are absolute", []string{"SetGroupSize/general", "EndInstances/general"}, []string{"SetGroupSize/general 1", "EndInstances/general 1"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var l ledger
+			for _, id := range tc.asked {
+				l.record(id, "", noon)
+				l[len(l)-1].DoneTime = stamp(noon)
+			}
+			var got []string
+			for _, op := range l {
+				got = append(got, fmt.Sprintf("%s %d", op.ID, op.Attempts))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
 }

@@ -25,6 +25,8 @@ const (
 	// mostRepeats is how often the same thing may be asked for in a row in a world without faults: what was asked for shows one
 	// or two looks later.
 	mostRepeats = 3
+	// mostStale is for how many looks in a row a read may show what was: less than the ledger's patience.
+	mostStale = 2
 	// mostUnserved is for how many looks in a row a pool may have no scaler in a world without faults: Cluster Autoscaler's pods
 	// end, and then the NodePools come; or it starts and is elected.
 	mostUnserved = 4
@@ -42,6 +44,7 @@ type walk struct {
 	// groups and autoscalers as they were read last.
 	groups      []inventory.NodeGroup
 	autoscalers []inventory.Autoscaler
+	stale       int
 	// said is what each look asked for, for whoever reads a failure.
 	said     []string
 	repeats  int
@@ -67,13 +70,14 @@ func (k *walk) fatal(format string, args ...any) {
 
 // see reads the groups and the Cluster Autoscalers.
 func (k *walk) see() {
+	k.stale = 0
 	k.groups, k.autoscalers = slices.Clone(k.truth.w.Groups), slices.Clone(k.truth.w.Autoscalers)
 }
 
 // look is what the controller sees: perhaps the groups and the Cluster Autoscalers of a look before, and only those pods that
 // the planner asks about.
 func (k *walk) look() World {
-	if !k.faults || k.r.Intn(3) > 0 {
+	if k.stale++; !k.faults || k.stale > mostStale || k.r.Intn(3) > 0 {
 		k.see()
 	}
 	w := k.truth.w
