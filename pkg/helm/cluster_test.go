@@ -672,6 +672,12 @@ func TestSmallRights(t *testing.T) {
 				return as.List(ctx, &corev1.SecretList{}, client.InNamespace("default"))
 			},
 		},
+		"ReadAwsAuth": {
+			reason: "only with awsAuth.write: what may not be read is taken for what may not be written",
+			try: func(ctx context.Context) error {
+				return as.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "aws-auth"}, &corev1.ConfigMap{})
+			},
+		},
 		"DeleteNode": {
 			reason: "nodes go when their instances go",
 			try: func(ctx context.Context) error {
