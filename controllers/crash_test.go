@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -33,37 +32,10 @@ type crash struct{}
 func migrate(t *testing.T, w *world, mutate ...func(*v1alpha1.Migration)) *v1alpha1.Migration {
 	t.Helper()
 	apply(t, w, mutate...)
-	m, err := drive(w, isReady)
-	if err != nil {
+	if err := w.drive(isReady, mostLooks); err != nil {
 		t.Fatal(err)
 	}
-	return m
-}
-
-func isReady(m *v1alpha1.Migration) bool {
-	return meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady)
-}
-
-// drive reconciles until the Migration is as wanted, starting a new process at first and whenever one ends.
-func drive(w *world, wanted func(*v1alpha1.Migration) bool) (*v1alpha1.Migration, error) {
-	r := w.reconciler()
-	for range mostLooks {
-		result, err, crashed := reconcileOnce(r)
-		m := get(w.t, w)
-		if wanted(m) {
-			return m, nil
-		}
-		if crashed {
-			r = w.reconciler()
-		}
-		wait := result.RequeueAfter
-		if err != nil || crashed || wait == 0 {
-			wait = time.Second
-		}
-		w.advance(min(max(wait, 500*time.Millisecond), 5*time.Second))
-	}
-	m := get(w.t, w)
-	return m, fmt.Errorf("not finished after %d looks: phase %s, blocked by %q, operations %+v", mostLooks, m.Status.Phase, m.Status.BlockedBy, m.Status.Operations)
+	return get(t, w)
 }
 
 func apply(t *testing.T, w *world, mutate ...func(*v1alpha1.Migration)) {
@@ -100,7 +72,70 @@ func reconcileOnce(r *Reconciler) (result ctrl.Result, err error, crashed bool) 
 	return result, err, false
 }
 
-// rightEnd says what is wrong with the world at the end.
+// The places where a migration comes to rest.
+func isReady(m *v1alpha1.Migration) bool {
+	return m != nil && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+func isCompleted(m *v1alpha1.Migration) bool {
+	return isReady(m) && m.Status.Phase == v1alpha1.PhaseCompleted && m.Status.ObservedGeneration == m.Generation
+}
+
+func isRolledBack(m *v1alpha1.Migration) bool {
+	return isReady(m) && m.Status.Phase == v1alpha1.PhaseRolledBack && m.Status.ObservedGeneration == m.Generation
+}
+
+func isSettled(m *v1alpha1.Migration) bool {
+	return m != nil && m.Status.Phase == v1alpha1.PhasePaused && m.Status.ObservedGeneration == m.Generation &&
+		meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionReconciling)
+}
+
+func isGone(m *v1alpha1.Migration) bool { return m == nil }
+
+// migration as it is stored; nil if there is none.
+func (w *world) migration() *v1alpha1.Migration {
+	m, _ := w.c.peek("Migration//prod").(*v1alpha1.Migration)
+	return m
+}
+
+// user edits the Migration, as a user does.
+func (w *world) user(change func(*v1alpha1.Migration)) {
+	if m := w.migration(); m != nil {
+		m = m.DeepCopy()
+		change(m)
+		w.must(w.c.update(m))
+	}
+}
+
+// drive reconciles until the Migration is as wanted, for so many looks at most, in a new process at first and whenever one
+// ends.
+func (w *world) drive(wanted func(*v1alpha1.Migration) bool, looks int) error {
+	r := w.reconciler()
+	for range looks {
+		if w.before != nil {
+			w.before()
+		}
+		result, err, crashed := reconcileOnce(r)
+		if wanted(w.migration()) {
+			return nil
+		}
+		if crashed {
+			r = w.reconciler()
+		}
+		wait := result.RequeueAfter
+		if err != nil || crashed || wait == 0 {
+			wait = time.Second
+		}
+		w.advance(min(max(wait, tick), 5*time.Second))
+	}
+	m := w.migration()
+	if m == nil {
+		return fmt.Errorf("the Migration is gone")
+	}
+	return fmt.Errorf("not as wanted after %d looks: phase %s, blocked by %q, operations %+v", looks, m.Status.Phase, m.Status.BlockedBy, m.Status.Operations)
+}
+
+// rightEnd says what is wrong with the world at the end of the way forward.
 func rightEnd(w *world, m *v1alpha1.Migration) []string {
 	wrong := slices.Clone(w.broken)
 	if m.Status.Phase != v1alpha1.PhaseCompleted {
@@ -135,66 +170,51 @@ func TestMigrationRunsToItsEnd(t *testing.T) {
 	}
 }
 
-// crashAt ends the process at the n-th point from now: points are the moments before and after every write.
-func crashAt(points ...int) func(string, bool) error {
-	n := -1
-	return func(string, bool) error {
-		n++
-		if slices.Contains(points, n) {
-			panic(crash{})
-		}
-		return nil
-	}
-}
-
-// loseReply lets the n-th write from now be made and its answer be lost.
-func loseReply(n int) func(string, bool) error {
-	i := 0
-	return func(_ string, after bool) error {
-		if after {
-			i++
-		}
-		if after && i == n+1 {
-			return errors.New("the reply was lost")
-		}
-		return nil
-	}
-}
-
 // course is an uninterrupted run.
 type course struct {
 	start, end *world
-	// points are the worlds at every moment at which a process can end: before and after every write.
-	points []*world
+	// points are the worlds at every moment at which a process can end: before and after every write. looks are those at
+	// the beginning of every look.
+	points, looks []*world
+	wanted        func(*v1alpha1.Migration) bool
+	portrait      []string
 }
 
 // walk runs from the world as it is and keeps what it was at every point. A process that ends leaves nothing but the world,
 // so a crash at a point is a new process in that world.
 func walk(t *testing.T, w *world, wanted func(*v1alpha1.Migration) bool) course {
 	t.Helper()
-	c := course{start: w.fork(t), end: w}
+	c := course{start: w.fork(t), end: w, wanted: wanted}
 	w.hook = func(string, bool) error { c.points = append(c.points, w.fork(t)); return nil }
-	if _, err := drive(w, wanted); err != nil {
-		t.Fatalf("the uninterrupted run: %v", err)
+	w.before = func() { c.looks = append(c.looks, w.fork(t)) }
+	err := w.drive(wanted, mostLooks)
+	w.hook, w.before = nil, nil
+	if err != nil || len(w.broken) > 0 {
+		t.Fatalf("the uninterrupted run: %v\n%s", err, strings.Join(w.broken, "\n"))
 	}
-	w.hook = nil
+	c.portrait = w.portrait()
 	return c
 }
 
-// forward is the uninterrupted migration, with reads that lag.
+// forward is the uninterrupted migration.
 func forward(t *testing.T, lag time.Duration) course {
 	t.Helper()
 	w := newWorld(t)
 	w.lag = lag
+	w.live()
 	apply(t, w)
-	return walk(t, w, isReady)
+	return walk(t, w, isCompleted)
 }
 
 // trial is one run in which something goes wrong.
 type trial struct {
 	name string
 	from *world
-	hook func(name string, after bool) error
+	// set is what is done before the process begins: an edit by a user, a hook that will stop it.
+	set func(*world)
+	// wanted is where it is to end, and portrait what the world is to look like then; nil where only the promises count.
+	wanted   func(*v1alpha1.Migration) bool
+	portrait []string
 	// counts is where the report counts it.
 	counts func(*crashReport) *int
 }
@@ -202,37 +222,45 @@ type trial struct {
 // run begins a new process in the world of the trial, and says what is wrong at the end.
 func (x trial) run(t *testing.T, report *crashReport) []string {
 	w := x.from.fork(t)
-	w.hook = x.hook
-	m, err := drive(w, isReady)
-	wrong := rightEnd(w, m)
-	if err != nil {
-		wrong = append(wrong, err.Error())
+	w.advance(time.Second) // a process takes a while to come
+	if x.set != nil {
+		x.set(w)
 	}
-	report.count(x, w.effects(), len(wrong) > 0)
+	err := w.drive(x.wanted, mostLooks)
+	effects := w.effects()
+	var wrong []string
+	switch {
+	case err != nil:
+		wrong = append(w.broken, err.Error())
+	default:
+		if x.portrait != nil {
+			wrong = differences(w.portrait(), x.portrait)
+		}
+		wrong = append(wrong, w.rest()...)
+	}
+	report.count(x, effects, len(wrong) > 0)
 	return wrong
 }
 
-// sweep runs the trials on all processors, and wants each to end right.
+// sweep runs the trials on all processors, and wants each to end right. Of many that end wrong it shows a few.
 func sweep(t *testing.T, report *crashReport, kind string, trials []trial) {
 	t.Helper()
-	if every := sample(t); every > 1 {
-		var some []trial
-		for i := range trials {
-			if i%every == 0 {
-				some = append(some, trials[i])
-			}
-		}
-		trials = some
-	}
 	debug.SetGCPercent(400)
+	trials = sampled(t, trials)
 	shards := runtime.GOMAXPROCS(0)
 	t.Run(kind, func(t *testing.T) {
 		for shard := range shards {
 			t.Run(fmt.Sprintf("shard %d of %d", shard+1, shards), func(t *testing.T) {
 				t.Parallel()
+				shown := 0
 				for i := shard; i < len(trials); i += shards {
-					if wrong := trials[i].run(t, report); len(wrong) > 0 {
-						t.Errorf("%s:\n%s", trials[i].name, strings.Join(wrong, "\n"))
+					wrong := trials[i].run(t, report)
+					if len(wrong) == 0 {
+						continue
+					}
+					t.Fail()
+					if shown++; shown <= 5 {
+						t.Logf("%s:\n%s", trials[i].name, strings.Join(wrong, "\n"))
 					}
 				}
 			})
@@ -240,9 +268,20 @@ func sweep(t *testing.T, report *crashReport, kind string, trials []trial) {
 	})
 }
 
+func sampled(t *testing.T, trials []trial) []trial {
+	t.Helper()
+	every := sample(t)
+	var some []trial
+	for i := 0; i < len(trials); i += every {
+		some = append(some, trials[i])
+	}
+	return some
+}
+
 // sample says that one trial in so many is run: CRASH_SAMPLE, 1 for all of them.
 func sample(t *testing.T) int {
-	const otherwise = 25
+	t.Helper()
+	const otherwise = 97
 	s := os.Getenv("CRASH_SAMPLE")
 	if s == "" {
 		return otherwise
@@ -254,7 +293,32 @@ func sample(t *testing.T) int {
 	return n
 }
 
-// TestCrashEverywhere ends the process before and after every write, once and twice, loses every answer, and lets reads lag.
+// crashAt ends the process at the n-th point from now: points are the moments before and after every write.
+func crashAt(n int) func(string, bool) error {
+	return func(string, bool) error {
+		if n--; n == -1 {
+			panic(crash{})
+		}
+		return nil
+	}
+}
+
+// loseReply lets the n-th write from now be made and its answer be lost.
+func loseReply(n int) func(string, bool) error {
+	return func(_ string, after bool) error {
+		if after {
+			n--
+		}
+		if after && n == -1 {
+			return errors.New("the reply was lost")
+		}
+		return nil
+	}
+}
+
+// TestCrashEverywhere ends the process before and after every write, once and twice, on every way that a migration can take;
+// loses every answer; lets reads, and a whole leader, lag; and has every call refused. Each trial has to end as the
+// uninterrupted run does, with every promise kept on the way.
 func TestCrashEverywhere(t *testing.T) {
 	report := &crashReport{}
 	defer report.save(t)
@@ -263,111 +327,20 @@ func TestCrashEverywhere(t *testing.T) {
 		t.Fatalf("a clean run has %d points: the world does not call its hook", len(c.points))
 	}
 	report.EffectsUninterrupted = c.end.effects()
-	sweep(t, report, "once", once(c))
-	sweep(t, report, "twice", pairs(c))
-	sweep(t, report, "reply lost", lostReplies(c))
-	for _, lag := range []time.Duration{0, 20 * time.Second} {
-		stale := once(forward(t, lag))
-		for i := range stale {
-			stale[i].name += ", reads " + lag.String() + " behind"
-			stale[i].counts = func(r *crashReport) *int { return &r.Stale }
-		}
-		sweep(t, report, "reads "+lag.String()+" behind", stale)
+	back := backward(t, c.end)
+	if diff := differences(back.portrait, c.start.portrait()); len(diff) > 0 {
+		t.Errorf("the way back from the end does not lead to the beginning:\n%s", strings.Join(diff, "\n"))
 	}
-}
-
-// once ends the process at every point.
-func once(c course) []trial {
-	var out []trial
-	for n, from := range c.points {
-		out = append(out, trial{name: fmt.Sprintf("ended at point %d", n), from: from, counts: func(r *crashReport) *int { return &r.CrashPoints }})
-	}
-	return out
-}
-
-// pairs end the process at a point, and the next one at a later point: at the next one, and at a seeded sample of others.
-func pairs(c course) []trial {
-	const others = 2000
-	random := rand.New(rand.NewSource(20261130))
-	var out []trial
-	at := func(n, later int) {
-		out = append(out, trial{name: fmt.Sprintf("ended at point %d, and %d points later", n, later), from: c.points[n], hook: crashAt(later),
-			counts: func(r *crashReport) *int { return &r.Pairs }})
-	}
-	for n := range c.points {
-		at(n, 0)
-	}
-	for range others {
-		n := random.Intn(len(c.points))
-		at(n, 1+random.Intn(len(c.points)-n))
-	}
-	return out
-}
-
-// lostReplies are the effects that are made, and whose answers are lost.
-func lostReplies(c course) []trial {
-	var out []trial
-	for n := range len(c.points) / 2 {
-		out = append(out, trial{name: fmt.Sprintf("reply %d lost", n), from: c.start, hook: loseReply(n),
-			counts: func(r *crashReport) *int { return &r.LostReplies }})
-	}
-	return out
-}
-
-// TestKnownBad proves that the world notices: with a ledger that forgets, the ending of an instance that reads still show is
-// asked for twice, and AWS chooses the second one among those that are not drained. The same run with a ledger ends right.
-func TestKnownBad(t *testing.T) {
-	t.Parallel()
-	onlyOne := func(m *v1alpha1.Migration) { m.Spec.Strategy.MaxUnavailableNodes = ptr.To(intstr.FromInt32(1)) }
-	w := newWorld(t)
-	if !forgetful(t, w, onlyOne) {
-		t.Fatal("a controller without a ledger broke no promise: this test, or the world's lag, proves nothing")
-	}
-	if !strings.Contains(w.broken[0], "AWS ended") {
-		t.Errorf("the first broken promise is %q, want an instance that AWS chose", w.broken[0])
-	}
-	w = newWorld(t)
-	if wrong := rightEnd(w, migrate(t, w, onlyOne)); len(wrong) > 0 {
-		t.Errorf("with its ledger:\n%s", strings.Join(wrong, "\n"))
-	}
-}
-
-// forgetful runs a controller whose ledger is emptied before every look, and says whether a promise was broken.
-func forgetful(t *testing.T, w *world, mutate ...func(*v1alpha1.Migration)) bool {
-	t.Helper()
-	apply(t, w, mutate...)
-	r := w.reconciler()
-	for range 400 {
-		m := get(t, w)
-		m.Status.Operations = nil
-		w.must(w.c.updateStatus(m))
-		if _, _, crashed := reconcileOnce(r); crashed {
-			r = w.reconciler()
-		}
-		if len(w.broken) > 0 {
-			return true
-		}
-		if meta.IsStatusConditionTrue(get(t, w).Status.Conditions, v1alpha1.ConditionReady) {
-			return false
-		}
-		w.advance(time.Second)
-	}
-	return false
-}
-
-func TestNothingIsWrittenWhenThereIsNothingToDo(t *testing.T) {
-	w := newWorld(t)
-	migrate(t, w)
-	w.writes = 0
-	before := get(t, w).ResourceVersion
-	r := w.reconciler()
-	for range 5 {
-		if _, err, _ := reconcileOnce(r); err != nil {
-			t.Fatal(err)
-		}
-		w.advance(time.Minute)
-	}
-	if w.writes != 0 || get(t, w).ResourceVersion != before {
-		t.Errorf("%d writes by a completed migration: %v", w.writes, w.calls)
+	for _, s := range []struct {
+		kind   string
+		trials []trial
+	}{
+		{"crash", once("forward", c)},
+		{"crash on the way back", once("back", back)},
+		{"crash twice", pairs("forward", c)},
+		{"reply lost", append(lostReplies("forward", c), lostReplies("back", back)...)},
+		{"rollback", rollbacks(c, back)},
+	} {
+		sweep(t, report, s.kind, s.trials)
 	}
 }

@@ -18,7 +18,7 @@ const testSHA = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde
 func (p ports) Save(_ context.Context, _ string, s *inventory.Snapshot) (string, error) {
 	return testSHA, p.w.effect("Save", func() error {
 		if p.w.snapshot == nil {
-			p.w.snapshot = s
+			p.w.snapshot, p.w.saved = s, digest(s)
 		}
 		return nil
 	})

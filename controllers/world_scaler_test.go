@@ -92,6 +92,9 @@ func (w *world) removeIdle(g *inventory.NodeGroup) {
 	}
 	for i, it := range g.Instances {
 		n := w.node(it.ID)
+		if n != nil && n.Spec.Unschedulable {
+			continue // it would; the end of a trial would then hang on how long somebody looks at it
+		}
 		if n == nil || !nodeReady(n) || !it.InService() || w.pods[it.ID] > 0 || n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" {
 			delete(w.scaler.idle, it.ID)
 			continue

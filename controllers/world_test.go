@@ -61,6 +61,7 @@ type world struct {
 	handlers   []inventory.TerminationHandler
 	snapshot   *inventory.Snapshot
 	sha        string // digest of the snapshot as it is read
+	saved      string // the snapshot as it was saved
 	permission inventory.PermissionState
 	policies   map[string][]string // managed policies by role
 
@@ -68,6 +69,7 @@ type world struct {
 	unserved map[string]time.Duration // for how long a pool has had no scaler, this time
 	longest  time.Duration            // the longest of those times
 	patience time.Duration            // how long a pool may be without one here
+	before   func()                   // called before every look
 	writes   int                      // effects so far, of every port and of the status
 	calls    map[string]int
 	hook     func(name string, after bool) error
@@ -114,7 +116,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) fork(t *testing.T) *world {
 	f := &world{
 		t: t, now: w.now, lag: w.lag, ids: w.ids, ca: w.ca, scaler: w.scaler, engine: w.engine, claims: slices.Clone(w.claims), gone: w.gone,
-		settled: w.settled, identity: w.identity, crds: w.crds, rel: w.rel, handlers: slices.Clone(w.handlers), snapshot: w.snapshot, sha: w.sha,
+		settled: w.settled, identity: w.identity, crds: w.crds, rel: w.rel, handlers: slices.Clone(w.handlers), snapshot: w.snapshot, sha: w.sha, saved: w.saved,
 		permission: w.permission, policies: w.policies, broken: slices.Clone(w.broken), longest: w.longest, patience: w.patience, writes: w.writes,
 		groups: map[string]*inventory.NodeGroup{}, history: slices.Clone(w.history), born: maps.Clone(w.born), endings: maps.Clone(w.endings),
 		pods: maps.Clone(w.pods), homeless: maps.Clone(w.homeless), started: maps.Clone(w.started), leaving: maps.Clone(w.leaving),
