@@ -86,3 +86,46 @@ func TestAutoscalerStopped(t *testing.T) {
 		t.Error("nothing asked, reported or running is stopped")
 	}
 }
+
+func TestOwner(t *testing.T) {
+	tags := func(pairs ...string) []Tag {
+		var out []Tag
+		for i := 0; i < len(pairs); i += 2 {
+			out = append(out, Tag{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return out
+	}
+	managed := func(key, value string) *ManagedNodeGroup {
+		return &ManagedNodeGroup{Tags: map[string]string{key: value}}
+	}
+	cases := map[string]struct {
+		reason string
+		g      NodeGroup
+		want   string
+	}{
+		"Nobody":         {"a group without tags is nobody's", NodeGroup{}, ""},
+		"Strangers":      {"tags of other sorts name no owner", NodeGroup{Tags: tags("team", "shop", "k8s.io/cluster-autoscaler/enabled", "true", "eks:nodegroup-name", "batch")}, ""},
+		"Word":           {"the user's own word counts", NodeGroup{Tags: tags("castoff.sh/owner", "platform team")}, "platform team"},
+		"WordFirst":      {"before every other tag", NodeGroup{Tags: tags("aws:cloudformation:stack-name", "nodes", "castoff.sh/owner", "platform team")}, "platform team"},
+		"Eksctl":         {"eksctl names its node group", NodeGroup{Tags: tags("alpha.eksctl.io/nodegroup-name", "batch")}, "eksctl (nodegroup batch)"},
+		"EksctlFirst":    {"eksctl makes a stack, and it is eksctl that would be run", NodeGroup{Tags: tags("aws:cloudformation:stack-name", "eksctl-prod", "alpha.eksctl.io/nodegroup-name", "batch")}, "eksctl (nodegroup batch)"},
+		"CloudFormation": {"the stack is named", NodeGroup{Tags: tags("aws:cloudformation:stack-name", "nodes")}, "CloudFormation (stack nodes)"},
+		"Managed":        {"the managed node group's own tags count too", NodeGroup{Managed: managed("aws:cloudformation:stack-name", "nodes")}, "CloudFormation (stack nodes)"},
+		"ManagedOnly":    {"a managed node group without tags is nobody's", NodeGroup{Managed: &ManagedNodeGroup{}}, ""},
+		"Terraform":      {"a tag named terraform, whatever its value", NodeGroup{Tags: tags("Terraform", "true")}, "Terraform"},
+		"ManagedBy":      {"managed by Terraform, as people write it", NodeGroup{Tags: tags("ManagedBy", "terraform")}, "Terraform"},
+		"ManagedByDash":  {"with a dash", NodeGroup{Tags: tags("managed-by", "Terraform")}, "Terraform"},
+		"ManagedByLine":  {"with an underscore, in a name space", NodeGroup{Managed: managed("acme:managed_by", "TERRAFORM")}, "Terraform"},
+		"Kubernetes":     {"as Kubernetes has it", NodeGroup{Tags: tags("app.kubernetes.io/managed-by", "terraform")}, "Terraform"},
+		"OtherKeeper":    {"managed by something else is not Terraform's", NodeGroup{Tags: tags("managed-by", "hand")}, ""},
+		"OtherKey":       {"the word in another tag says nothing of who keeps the group", NodeGroup{Tags: tags("course", "terraform")}, ""},
+		"EmptyWord":      {"an empty word is none", NodeGroup{Tags: tags("castoff.sh/owner", "")}, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.g.Owner(); got != tc.want {
+				t.Errorf("%s: Owner() = %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
