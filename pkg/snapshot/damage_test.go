@@ -1,14 +1,20 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
@@ -213,6 +219,17 @@ func TestSaveRefusesNamesThatAreTaken(t *testing.T) {
 				t.Errorf("%s: an index names what castoff does not own", tc.reason)
 			}
 		})
+	}
+}
+
+func TestAGroupThatGoesWhileItIsWritten(t *testing.T) {
+	there := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "secrets"}, "x")
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return there },
+	}).Build()
+	_, err := New(c, c, "castoff-system").Save(t.Context(), "prod", harbor(group("batch", 4)))
+	if err == nil || inventory.ClassOf(err) != inventory.ClassRetry || !strings.Contains(err.Error(), "is gone") {
+		t.Errorf("a sweep of another leader's is no damage: want an error to try again, got %s %v", inventory.ClassOf(err), err)
 	}
 }
 

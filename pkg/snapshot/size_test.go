@@ -74,7 +74,7 @@ func TestAThousandNodesFit(t *testing.T) {
 		"OneGroup":   {"everything in one group, and still to be read without a tool", many(1, 1000), 850 << 10, 0},
 		"FewGroups":  {"one group for each zone and one more", many(4, 250), 220 << 10, 0},
 		"ManyGroups": {"a group for each team", many(200, 5), 16 << 10, 0},
-		"OneEach":    {"the index names every group", many(1000, 1), 110 << 10, 0},
+		"MostGroups": {"an account's quota of Auto Scaling groups: the index names all of them", many(500, 2), 60 << 10, 0},
 		"OddLabels":  {"too much for a Secret as text: better packed than not at all", []inventory.GroupSnapshot{odd(1000)}, compressAbove, 1},
 	}
 	for name, tc := range tests {

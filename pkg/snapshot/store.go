@@ -101,7 +101,10 @@ func (s *Store) writeGroup(ctx context.Context, group *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	if existing == nil || !same(existing.Data, group.Data) {
+	if existing == nil {
+		return fmt.Errorf("create secrets %s: it was there and is gone, it is tried again", s.path(group.Name))
+	}
+	if !same(existing.Data, group.Data) {
 		return inventory.Terminal(&ForeignError{Secret: s.path(group.Name)})
 	}
 	return s.trust(existing)
