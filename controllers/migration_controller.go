@@ -36,6 +36,8 @@ type Reconciler struct {
 
 	// since remembers, between two looks of this process, when what a drain pass found was first seen.
 	since map[string]*metav1.Time
+	// failed are the actions that failed at the last look of this process.
+	failed map[string]error
 	// announced are the warnings that were told as events: a check that is run again says the same again.
 	announced map[string]bool
 }
@@ -76,6 +78,7 @@ func (r *Reconciler) letGo(ctx context.Context, m *v1alpha1.Migration) error {
 // Without such an effect the status waits until the actions have been made: one write tells both.
 func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, w plan.World, d plan.Decision) (stored *v1alpha1.Migration, err error) {
 	r.project(m, w, d)
+	r.expect(m, d.Actions)
 	if err := r.writeReport(ctx, m, w); err != nil {
 		return nil, err
 	}

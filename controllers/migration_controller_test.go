@@ -196,6 +196,41 @@ func TestChangeThatFails(t *testing.T) {
 	}
 }
 
+// TestFailureDoesNotFlicker: whoever reads the status while a change that failed is tried again reads that it failed.
+func TestFailureDoesNotFlicker(t *testing.T) {
+	w := newWorld(t)
+	apply(t, w)
+	r := w.reconciler()
+	stalled := func() string { return reasonOf(get(t, w), v1alpha1.ConditionStalled) }
+	var seen []string
+	w.hook = func(name string, after bool) error {
+		switch {
+		case name == "ApplyCRDs" && !after:
+			return inventory.Terminal(errors.New("forbidden"))
+		case name == "status" && after:
+			seen = append(seen, stalled())
+		}
+		return nil
+	}
+	for range mostLooks {
+		reconcileOnce(r)
+		if stalled() == "True ActionFailed" {
+			break
+		}
+		w.advance(time.Second)
+	}
+	seen = nil
+	for range 20 {
+		reconcileOnce(r)
+		w.advance(5 * time.Second)
+	}
+	if len(seen) == 0 || slices.ContainsFunc(seen, func(s string) bool { return s != "True ActionFailed" }) {
+		t.Errorf("Stalled between two attempts: %q, want True ActionFailed throughout", seen)
+	}
+	w.hook = nil
+	finish(t, w, r)
+}
+
 func TestConflictIsLookedAtAgain(t *testing.T) {
 	w := newWorld(t)
 	apply(t, w)

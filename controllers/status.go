@@ -81,6 +81,7 @@ func (r *Reconciler) setTimes(m *v1alpha1.Migration, w plan.World, d plan.Decisi
 
 // report adds what became of the actions: the words of what failed, and what the passes found on the nodes.
 func (r *Reconciler) report(m *v1alpha1.Migration, results []result) {
+	r.failed = map[string]error{}
 	for _, res := range results {
 		if res.drain != nil {
 			m.Status.Blockers = bounded(append(plan.DrainBlockers(poolOf(res.action), *res.drain), m.Status.Blockers...))
@@ -89,19 +90,38 @@ func (r *Reconciler) report(m *v1alpha1.Migration, results []result) {
 			continue
 		}
 		recordError(m, res)
-		if inventory.ClassOf(res.err) == inventory.ClassThrottled {
-			continue
-		}
-		severity := v1alpha1.SeverityWait
-		if inventory.ClassOf(res.err) == inventory.ClassTerminal {
-			severity = v1alpha1.SeverityBlock
-			r.stall(m, res.err)
-		}
-		b := v1alpha1.Blocker{Severity: severity, Reason: v1alpha1.ReasonActionFailed, Object: actionName(res.action), Message: res.err.Error()}
-		m.Status.Blockers = bounded(append([]v1alpha1.Blocker{b}, m.Status.Blockers...))
+		r.failed[actionObject(res.action)] = res.err
+		r.complain(m, res.action, res.err)
 	}
 	r.datePassBlockers(m)
 	m.Status.BlockedBy = summary(m.Status.Blockers)
+}
+
+// expect says of actions that failed at the last look, and are to be tried again, what was said then: whoever reads the status
+// meanwhile must not take the trial for a success.
+func (r *Reconciler) expect(m *v1alpha1.Migration, actions []plan.Action) {
+	for _, a := range actions {
+		if err := r.failed[actionObject(a)]; err != nil {
+			r.complain(m, a, err)
+		}
+	}
+	m.Status.BlockedBy = summary(m.Status.Blockers)
+}
+
+// complain shows that an action failed.
+func (r *Reconciler) complain(m *v1alpha1.Migration, a plan.Action, err error) {
+	class := inventory.ClassOf(err)
+	if class == inventory.ClassThrottled {
+		return
+	}
+	severity := v1alpha1.SeverityWait
+	if class == inventory.ClassTerminal {
+		severity = v1alpha1.SeverityBlock
+		r.stall(m, err)
+	}
+	b := v1alpha1.Blocker{Severity: severity, Reason: v1alpha1.ReasonActionFailed, Object: actionObject(a), Message: err.Error()}
+	b.Since = r.since[b.Reason+"|"+b.Object+"|"+b.Pool]
+	m.Status.Blockers = bounded(append([]v1alpha1.Blocker{b}, m.Status.Blockers...))
 }
 
 // stall says that a human has to act: in all three conditions, so that none tells of work that goes on.
@@ -305,6 +325,15 @@ func cut(s string, n int) string {
 }
 
 func actionName(a plan.Action) string { return reflect.TypeOf(a).Name() }
+
+// actionObject is what failed, for people: the change, and what it was to change where the ledger knows it.
+func actionObject(a plan.Action) string {
+	if l, ok := a.(plan.Ledgered); ok {
+		kind, target, _ := l.Entry()
+		return kind + "/" + target
+	}
+	return actionName(a)
+}
 
 func poolOf(a plan.Action) string {
 	if e, ok := a.(plan.EvictPods); ok {

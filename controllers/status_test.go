@@ -402,12 +402,12 @@ func TestReport(t *testing.T) {
 		"Done": {reason: "what went well is not spoken of", results: []result{{action: plan.InstallEngine{}}}},
 		"Failed": {
 			reason: "tried again, and said so", results: []result{{action: plan.InstallEngine{}, err: refused}}, error: "refused",
-			blockers: []v1alpha1.Blocker{{Severity: v1alpha1.SeverityWait, Reason: v1alpha1.ReasonActionFailed, Object: "InstallEngine", Message: "refused"}},
+			blockers: []v1alpha1.Blocker{{Severity: v1alpha1.SeverityWait, Reason: v1alpha1.ReasonActionFailed, Object: "InstallEngine/engine", Message: "refused"}},
 		},
 		"Throttled": {reason: "slow is not broken, but the ledger knows", results: []result{{action: plan.InstallEngine{}, err: inventory.Throttled(refused)}}, error: "refused"},
 		"Terminal": {
 			reason: "a human must act", results: []result{{action: plan.InstallEngine{}, err: inventory.Terminal(refused)}}, error: "refused", stalled: true,
-			blockers: []v1alpha1.Blocker{{Severity: v1alpha1.SeverityBlock, Reason: v1alpha1.ReasonActionFailed, Object: "InstallEngine", Message: "refused"}},
+			blockers: []v1alpha1.Blocker{{Severity: v1alpha1.SeverityBlock, Reason: v1alpha1.ReasonActionFailed, Object: "InstallEngine/engine", Message: "refused"}},
 		},
 		"NotLedgered": {
 			reason: "has no entry to write into", results: []result{{action: plan.MarkNode{}, err: refused}},

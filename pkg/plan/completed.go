@@ -46,8 +46,12 @@ func completed(_ *ledger, l look) outcome {
 func sickNodes(l look) []string {
 	var sick []string
 	for _, p := range l.pools {
+		leaving := map[string]bool{}
+		for _, c := range claimsOf(l, p) {
+			leaving[c.Node] = c.Deleting
+		}
 		for _, n := range karpenterNodes(l, p) {
-			if !n.Ready && l.now.Sub(n.Created) > bootGrace {
+			if !n.Ready && !leaving[n.Name] && l.now.Sub(n.Created) > bootGrace {
 				sick = append(sick, n.Name)
 			}
 		}
