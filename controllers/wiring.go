@@ -44,7 +44,9 @@ type Wiring struct {
 	Config *rest.Config
 	Client client.Client
 	Live   client.Reader
-	Clock  func() time.Time
+	// Cache that Client reads from, if it does.
+	Cache cache.Cache
+	Clock func() time.Time
 	// Namespace that castoff runs in, and that of the engine.
 	Namespace, EngineNamespace string
 	// EngineImage and ManagerImage are full references.
@@ -127,10 +129,26 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 			Autoscalers:  autoscaler.New(w.Client, w.Live, w.Clock),
 			Provisioner: provisioner.New(w.Client, w.Live, w.Clock, provisioner.Options{
 				Namespace: w.EngineNamespace, CastoffNamespace: w.Namespace, CanaryImage: w.ManagerImage, CanaryArgs: []string{"pause"},
+				Forget: forgetting(w.Cache),
 			}),
 			Releases:  releases,
 			Drainer:   drain.New(w.Client, w.Live, w.Clock),
 			Snapshots: snapshot.New(w.Client, w.Live, w.Namespace),
 		},
 	}, nil
+}
+
+// forgetting removes informers from the cache; the next read of such a kind starts one again.
+func forgetting(c cache.Cache) func(context.Context, ...client.Object) error {
+	if c == nil {
+		return nil
+	}
+	return func(ctx context.Context, kinds ...client.Object) error {
+		for _, kind := range kinds {
+			if err := c.RemoveInformer(ctx, kind); err != nil {
+				return fmt.Errorf("ending the watch of %T: %w", kind, err)
+			}
+		}
+		return nil
+	}
 }

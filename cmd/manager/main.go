@@ -85,7 +85,7 @@ func run(ctx context.Context) error {
 
 func serve(ctx context.Context, mgr manager.Manager, namespace string) error {
 	observer, err := controllers.NewObserver(ctx, controllers.Wiring{
-		Config: mgr.GetConfig(), Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: time.Now, Namespace: namespace,
+		Config: mgr.GetConfig(), Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: mgr.GetCache(), Clock: time.Now, Namespace: namespace,
 		EngineNamespace: env("ENGINE_NAMESPACE", "kube-system"), EngineImage: env("ENGINE_IMAGE", "ghcr.io/castoff-sh/provisioner:"+version),
 		ManagerImage: env("MANAGER_IMAGE", "ghcr.io/castoff-sh/manager:"+version),
 	})

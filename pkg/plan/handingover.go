@@ -229,6 +229,9 @@ func waveStatuses(l look) []v1alpha1.WaveStatus {
 			w = *before.DeepCopy()
 		}
 	}
+	if !handingOverReached(l) {
+		w.ReleasedTime, w.ServedTime = nil, nil // it went back, or never began
+	}
 	w.Pools = nil
 	served := len(l.pools) > 0
 	for _, p := range l.pools {

@@ -38,6 +38,9 @@ func poolStatus(l look, p pool) v1alpha1.PoolStatus {
 		s.StartTime = stamp(l.now)
 	}
 	switch s.Phase {
+	case v1alpha1.PoolPending:
+		// What Cluster Autoscaler does to its own groups is no progress, and no reason to write the status.
+		s.NodesLeft, s.StartTime, s.DrainedTime, s.CompletionTime = s.Nodes, nil, nil, nil
 	case v1alpha1.PoolDone:
 		s.CompletionTime = first(s.CompletionTime, l.now)
 		s.DrainedTime = first(s.DrainedTime, l.now)

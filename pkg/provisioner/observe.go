@@ -30,6 +30,9 @@ type Options struct {
 	CanaryImage string
 	// CanaryArgs make the image wait until it is told to end.
 	CanaryArgs []string
+	// Forget ends the watches of these kinds, where lists come from a cache: their definitions are gone, and a watch would ask
+	// for them for ever. Nil where there is no cache.
+	Forget func(ctx context.Context, kinds ...client.Object) error
 }
 
 // Client observes Karpenter and writes its objects.
@@ -52,6 +55,9 @@ func New(c client.Client, live client.Reader, clock func() time.Time, options Op
 func (c *Client) Observe(ctx context.Context) (inventory.Engine, error) {
 	engine := inventory.Engine{}
 	if err := c.readDeployments(ctx, &engine); err != nil {
+		return engine, err
+	}
+	if served, err := c.served(ctx); err != nil || !served {
 		return engine, err
 	}
 	pools, classes, claims := new(karpv1.NodePoolList), new(awsv1.EC2NodeClassList), new(karpv1.NodeClaimList)
@@ -77,6 +83,21 @@ func (c *Client) Observe(ctx context.Context) (inventory.Engine, error) {
 	canaries, err := c.readCanaries(ctx, engine, claims.Items)
 	engine.Canaries = canaries
 	return engine, err
+}
+
+// served asks the API server, past the cache, whether Karpenter's definitions are there: a list from a cache whose watch can
+// not begin waits until the look is over.
+func (c *Client) served(ctx context.Context) (bool, error) {
+	err := c.live.List(ctx, new(karpv1.NodePoolList), client.Limit(1))
+	switch {
+	case err == nil:
+		return true, nil
+	case !notServed(err):
+		return false, kubeapi.Wrap(err, "list", nodePools, "of the cluster")
+	case c.options.Forget == nil:
+		return false, nil
+	}
+	return false, c.options.Forget(ctx, new(karpv1.NodePool), new(karpv1.NodeClaim), new(awsv1.EC2NodeClass))
 }
 
 // notServed says that the kind does not exist: the client never knew it, or the API server no longer does.

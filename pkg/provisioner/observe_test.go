@@ -448,3 +448,40 @@ func TestErrorsAreClassed(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchesEndWithTheDefinitions: what is not served is not watched, and what is served is not forgotten.
+func TestWatchesEndWithTheDefinitions(t *testing.T) {
+	gone := apierrors.NewNotFound(schema.GroupResource{Group: "karpenter.sh", Resource: "nodepools"}, "")
+	tests := map[string]struct {
+		reason string
+		lists  error
+		forget error
+		forgot int
+		fails  bool
+	}{
+		"Served":      {reason: "its watches serve the next look"},
+		"Gone":        {reason: "a watch would ask for ever", lists: gone, forgot: 3},
+		"Refused":     {reason: "who may not look knows nothing", lists: apierrors.NewForbidden(schema.GroupResource{}, "", nil), fails: true},
+		"ForgetFails": {reason: "it is tried again at the next look", lists: gone, forget: errors.New("closed"), forgot: 3, fails: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if _, pools := list.(*karpv1.NodePoolList); pools && tc.lists != nil {
+						return tc.lists
+					}
+					return c.List(ctx, list, opts...)
+				},
+			}).Build()
+			forgot := 0
+			c := New(live, live, func() time.Time { return now }, Options{Forget: func(_ context.Context, kinds ...client.Object) error {
+				forgot += len(kinds)
+				return tc.forget
+			}})
+			if _, err := c.Observe(t.Context()); (err != nil) != tc.fails || forgot != tc.forgot {
+				t.Errorf("%s: error %v, forgot %d kinds, want %d", tc.reason, err, forgot, tc.forgot)
+			}
+		})
+	}
+}
