@@ -72,25 +72,29 @@ func reconcileOnce(r *Reconciler) (result ctrl.Result, err error, crashed bool) 
 	return result, err, false
 }
 
-// The places where a migration comes to rest.
-func isReady(m *v1alpha1.Migration) bool {
-	return m != nil && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady)
+// place is where a migration comes to rest.
+type place func(*world) bool
+
+func isReady(w *world) bool {
+	m := w.migration()
+	return m != nil && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) && m.Status.ObservedGeneration == m.Generation
 }
 
-func isCompleted(m *v1alpha1.Migration) bool {
-	return isReady(m) && m.Status.Phase == v1alpha1.PhaseCompleted && m.Status.ObservedGeneration == m.Generation
+func isCompleted(w *world) bool {
+	return isReady(w) && w.migration().Status.Phase == v1alpha1.PhaseCompleted
 }
 
-func isRolledBack(m *v1alpha1.Migration) bool {
-	return isReady(m) && m.Status.Phase == v1alpha1.PhaseRolledBack && m.Status.ObservedGeneration == m.Generation
+func isRolledBack(w *world) bool {
+	return isReady(w) && w.migration().Status.Phase == v1alpha1.PhaseRolledBack
 }
 
-func isSettled(m *v1alpha1.Migration) bool {
+func isSettled(w *world) bool {
+	m := w.migration()
 	return m != nil && m.Status.Phase == v1alpha1.PhasePaused && m.Status.ObservedGeneration == m.Generation &&
 		meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionReconciling)
 }
 
-func isGone(m *v1alpha1.Migration) bool { return m == nil }
+func isGone(w *world) bool { return w.migration() == nil }
 
 // migration as it is stored; nil if there is none.
 func (w *world) migration() *v1alpha1.Migration {
@@ -109,14 +113,14 @@ func (w *world) user(change func(*v1alpha1.Migration)) {
 
 // drive reconciles until the Migration is as wanted, for so many looks at most, in a new process at first and whenever one
 // ends.
-func (w *world) drive(wanted func(*v1alpha1.Migration) bool, looks int) error {
+func (w *world) drive(wanted place, looks int) error {
 	r := w.reconciler()
 	for range looks {
 		if w.before != nil {
 			w.before()
 		}
 		result, err, crashed := reconcileOnce(r)
-		if wanted(w.migration()) {
+		if wanted(w) {
 			return nil
 		}
 		if crashed {
@@ -125,6 +129,9 @@ func (w *world) drive(wanted func(*v1alpha1.Migration) bool, looks int) error {
 		wait := result.RequeueAfter
 		if err != nil || crashed || wait == 0 {
 			wait = time.Second
+		}
+		if err != nil || crashed {
+			w.patience += wait // for so long nobody was there to do anything
 		}
 		w.advance(min(max(wait, tick), 5*time.Second))
 	}
@@ -176,21 +183,24 @@ type course struct {
 	// points are the worlds at every moment at which a process can end: before and after every write. looks are those at
 	// the beginning of every look.
 	points, looks []*world
-	wanted        func(*v1alpha1.Migration) bool
+	wanted        place
 	portrait      []string
 }
 
 // walk runs from the world as it is and keeps what it was at every point. A process that ends leaves nothing but the world,
 // so a crash at a point is a new process in that world.
-func walk(t *testing.T, w *world, wanted func(*v1alpha1.Migration) bool) course {
+func walk(t *testing.T, w *world, wanted place) course {
 	t.Helper()
 	c := course{start: w.fork(t), end: w, wanted: wanted}
 	w.hook = func(string, bool) error { c.points = append(c.points, w.fork(t)); return nil }
 	w.before = func() { c.looks = append(c.looks, w.fork(t)) }
 	err := w.drive(wanted, mostLooks)
 	w.hook, w.before = nil, nil
-	if err != nil || len(w.broken) > 0 {
-		t.Fatalf("the uninterrupted run: %v\n%s", err, strings.Join(w.broken, "\n"))
+	if err != nil {
+		t.Fatalf("the uninterrupted run: %v", err)
+	}
+	if len(w.broken) > 0 {
+		t.Errorf("the uninterrupted run:\n%s", strings.Join(w.broken, "\n"))
 	}
 	c.portrait = w.portrait()
 	return c
@@ -213,7 +223,7 @@ type trial struct {
 	// set is what is done before the process begins: an edit by a user, a hook that will stop it.
 	set func(*world)
 	// wanted is where it is to end, and portrait what the world is to look like then; nil where only the promises count.
-	wanted   func(*v1alpha1.Migration) bool
+	wanted   place
 	portrait []string
 	// counts is where the report counts it.
 	counts func(*crashReport) *int
@@ -222,6 +232,7 @@ type trial struct {
 // run begins a new process in the world of the trial, and says what is wrong at the end.
 func (x trial) run(t *testing.T, report *crashReport) []string {
 	w := x.from.fork(t)
+	w.patience += time.Second
 	w.advance(time.Second) // a process takes a while to come
 	if x.set != nil {
 		x.set(w)
@@ -260,7 +271,7 @@ func sweep(t *testing.T, report *crashReport, kind string, trials []trial) {
 					}
 					t.Fail()
 					if shown++; shown <= 5 {
-						t.Logf("%s:\n%s", trials[i].name, strings.Join(wrong, "\n"))
+						t.Logf("%s:\n%.1500s", trials[i].name, strings.Join(wrong, "\n"))
 					}
 				}
 			})
@@ -340,6 +351,14 @@ func TestCrashEverywhere(t *testing.T) {
 		{"crash twice", pairs("forward", c)},
 		{"reply lost", append(lostReplies("forward", c), lostReplies("back", back)...)},
 		{"rollback", rollbacks(c, back)},
+		{"crash while rolling back from anywhere", crashesOnTheWayBack(t, c, back)},
+		{"pause", settled(c)},
+		{"pause flipped", append(flips("forward", c, c.portrait), flips("back", back, c.portrait)...)},
+		{"deletion of the Migration", deletions(c)},
+		{"deletion at the end", once("retired", retired(t, c.end))},
+		{"stale leader", append(staleLeaders("forward", c), staleLeaders("back", back)...)},
+		{"stale reads", staleReads(t)},
+		{"refused", append(refused(t, "forward", c), refused(t, "back", back)...)},
 	} {
 		sweep(t, report, s.kind, s.trials)
 	}

@@ -1,15 +1,23 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand"
+	"os"
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // live makes the world one that people have worked in: labels, taints and a cordon of their own, a process that they
@@ -98,4 +106,234 @@ func rollbacks(c, back course) []trial {
 		})
 	}
 	return out
+}
+
+// crashesOnTheWayBack end the process while it rolls back from one of a few states on the way forward.
+func crashesOnTheWayBack(t *testing.T, c, back course) []trial {
+	t.Helper()
+	const states = 16
+	var out []trial
+	for n := 0; n < len(c.points); n += len(c.points) / states {
+		for i, x := range once(fmt.Sprintf("rolled back at point %d", n), backward(t, c.points[n])) {
+			if i%3 == n%3 {
+				x.portrait = back.portrait
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+// staleReads crash with reads that are never stale, and with reads that are for longer than the ledger is patient.
+func staleReads(t *testing.T) []trial {
+	t.Helper()
+	var out []trial
+	for _, lag := range []time.Duration{0, 20 * time.Second} {
+		c := forward(t, lag)
+		back := backward(t, c.end)
+		for _, x := range append(append(once("forward", c), once("back", back)...), rollbacks(c, back)...) {
+			x.name += ", reads " + lag.String() + " behind"
+			x.counts = func(r *crashReport) *int { return &r.Stale }
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// settled is the rest of a paused migration, from every point: nothing of a fence is left, and before the hand-over nothing
+// at all.
+func settled(c course) []trial {
+	untouched := c.start.portrait()
+	var out []trial
+	for n, from := range c.points {
+		x := trial{
+			name: fmt.Sprintf("settled at point %d", n), from: from, wanted: isSettled,
+			set:    func(w *world) { w.user(settle) },
+			counts: func(r *crashReport) *int { return &r.Others },
+		}
+		if from.calls["Stop"] == 0 {
+			x.portrait = untouched
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// flips pause and go on, roll back and go on, at every point of a course: once patiently, waiting for the rest each time, and
+// once so quickly that nothing comes to rest.
+func flips(name string, c course, end []string) []trial {
+	random := rand.New(rand.NewSource(20261202))
+	var out []trial
+	for n, from := range c.points {
+		looks := []int{mostLooks, random.Intn(4), random.Intn(12)}[n%3]
+		other := random.Intn(6)
+		out = append(out, trial{
+			name: fmt.Sprintf("%s, flipped at point %d, %d looks each", name, n, looks), from: from, wanted: isCompleted, portrait: end,
+			set: func(w *world) {
+				w.turn(settle, isSettled, looks)
+				w.turn(resume, isCompleted, other)
+				w.turn(rollBack, isRolledBack, looks)
+				w.turn(resume, isCompleted, other)
+				w.turn(rollBack, isRolledBack, other)
+				w.turn(settle, isSettled, other)
+				w.user(resume)
+			},
+			counts: func(r *crashReport) *int { return &r.Others },
+		})
+	}
+	return out
+}
+
+// turn lets the user change direction, and so many looks follow.
+func (w *world) turn(change func(*v1alpha1.Migration), wanted place, looks int) {
+	w.user(change)
+	if err := w.drive(wanted, looks); err != nil && looks == mostLooks {
+		w.breaks("after a change of direction: %v", err)
+	}
+	w.patience += time.Second // the process that ends here
+	w.advance(time.Second)
+}
+
+// deletions of the Migration come to rest as a pause does.
+func deletions(c course) []trial {
+	var out []trial
+	for _, x := range settled(c) {
+		x.name = "deleted: " + x.name
+		x.wanted = isGone
+		x.set = func(w *world) {
+			if w.snapshot == nil && len(w.migration().Finalizers) == 0 {
+				w.c.remove("Migration//prod") // nothing holds it
+				return
+			}
+			w.must(w.c.delete(w.migration()))
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// retired is the way to the end of all: what was migrated from is deleted.
+func retired(t *testing.T, from *world) course {
+	t.Helper()
+	w := from.fork(t)
+	w.user(func(m *v1alpha1.Migration) {
+		m.Spec.Decommission = v1alpha1.Decommission{
+			Mode: v1alpha1.DecommissionDelete, ClusterAutoscaler: v1alpha1.DecommissionDelete, RetentionSeconds: ptr.To[int32](60),
+		}
+		m.Spec.ApprovedSteps = append(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
+	})
+	return walk(t, w, isRetired)
+}
+
+// isRetired says that all is gone that was migrated from, and that reads show it.
+func isRetired(w *world) bool {
+	return isCompleted(w) && len(w.groups) == 1 && w.scaler.deleted && len(w.handlers) == 0 && len(w.history[0].groups) == 1
+}
+
+// staleLeader is one that does not know that it leads no more: while it is about to make its n-th write, another one works.
+// One that is stopped before it writes the status may be so for minutes, and has to be refused; one that has recorded what it
+// is going to do makes it within the ten seconds in which a leader that cannot renew gives up.
+func staleLeaders(name string, c course) []trial {
+	var out []trial
+	for n, from := range c.looks {
+		for _, write := range []int{0, 1, 2, 4} {
+			out = append(out, trial{
+				name: fmt.Sprintf("%s, a stale leader at look %d, write %d", name, n, write), from: from, wanted: c.wanted, portrait: c.portrait,
+				set:    func(w *world) { w.hook = w.otherLeader(write) },
+				counts: func(r *crashReport) *int { return &r.Stale },
+			})
+		}
+	}
+	return out
+}
+
+func (w *world) otherLeader(n int) func(string, bool) error {
+	return func(name string, after bool) error {
+		if after {
+			return nil
+		}
+		if n--; n != -1 {
+			return nil
+		}
+		w.hook = nil
+		looks := 30
+		if name != "status" {
+			looks = 2
+		}
+		other := w.reconciler()
+		for range looks {
+			if _, err, _ := reconcileOnce(other); err != nil {
+				w.patience += time.Second
+			}
+			w.advance(2 * time.Second)
+		}
+		w.patience += time.Second
+		return nil
+	}
+}
+
+// The ways in which a call fails.
+var refusals = []struct {
+	name string
+	err  func(call string) error
+}{
+	{"409", func(call string) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: call}, "x", errors.New("modified"))
+	}},
+	{"429", func(call string) error { return inventory.Throttled(errors.New("429 " + call)) }},
+	{"500", func(call string) error { return apierrors.NewInternalError(errors.New(call)) }},
+	{"timeout", func(string) error { return context.DeadlineExceeded }},
+}
+
+// refused has every call of every look refused, in one of the ways that there are, or with CRASH_ALL in all of them.
+func refused(t *testing.T, name string, c course) []trial {
+	t.Helper()
+	var out []trial
+	for n, from := range c.looks {
+		for i, call := range callsOf(t, from) {
+			for k, how := range refusals {
+				if os.Getenv("CRASH_ALL") == "" && k != (n+i)%len(refusals) {
+					continue
+				}
+				out = append(out, trial{
+					name: fmt.Sprintf("%s, %s of %s at look %d", name, how.name, call, n), from: from, wanted: c.wanted, portrait: c.portrait,
+					set: func(w *world) {
+						w.fault, w.patience = refuse(call, how.err), w.patience+throttledAgain
+					},
+					counts: func(r *crashReport) *int { return &r.Others },
+				})
+			}
+		}
+	}
+	return out
+}
+
+// callsOf are the calls of one look by a new process, each with its number among those of its name: looks ask in parallel.
+func callsOf(t *testing.T, from *world) []string {
+	t.Helper()
+	var out []string
+	seen := map[string]int{}
+	w := from.fork(t)
+	w.fault = func(call string) error {
+		out = append(out, fmt.Sprintf("%s %d", call, seen[call]))
+		seen[call]++
+		return nil
+	}
+	if _, err, _ := reconcileOnce(w.reconciler()); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func refuse(which string, err func(string) error) func(string) error {
+	seen := map[string]int{}
+	return func(call string) error {
+		n := seen[call]
+		seen[call]++
+		if fmt.Sprintf("%s %d", call, n) == which {
+			return err(call)
+		}
+		return nil
+	}
 }

@@ -216,6 +216,10 @@ func (s *store) Delete(_ context.Context, o client.Object, _ ...client.DeleteOpt
 	if err := s.refused("delete", o); err != nil {
 		return err
 	}
+	return s.delete(o)
+}
+
+func (s *store) delete(o client.Object) error {
 	have, ok := s.objects[keyOf(o)]
 	if !ok {
 		return apierrors.NewNotFound(resource(o), o.GetName())
