@@ -89,7 +89,7 @@ func standIn(o *outcome, l look, p pool) {
 			if n.Group != g.Name || !n.Ready || held(n, p.Name) {
 				continue
 			}
-			if known(recorded, n.Name) || n.Annotations[v1alpha1.AnnotationRestoredFrom] != "" || len(missing) == 0 {
+			if known(recorded, n) || n.Annotations[v1alpha1.AnnotationRestoredFrom] != "" || len(missing) == 0 {
 				o.act(HoldNode{Node: n.Name, Pool: p.Name})
 				continue
 			}
@@ -106,15 +106,24 @@ func held(n inventory.Node, pool string) bool {
 	return said && n.Annotations[v1alpha1.AnnotationLegacy] == pool
 }
 
-func known(g inventory.GroupSnapshot, name string) bool {
-	return slices.ContainsFunc(g.Nodes, func(r inventory.NodeSnapshot) bool { return r.Name == name })
+func known(g inventory.GroupSnapshot, n inventory.Node) bool {
+	return slices.ContainsFunc(g.Nodes, func(r inventory.NodeSnapshot) bool { return same(r, n) })
+}
+
+// same goes by the instance: a name is made of an address, which soon belongs to another node, of another group or of
+// Karpenter's.
+func same(r inventory.NodeSnapshot, n inventory.Node) bool {
+	if r.InstanceID == "" || n.InstanceID == "" {
+		return r.Name == n.Name
+	}
+	return r.InstanceID == n.InstanceID
 }
 
 // missingNodes were recorded, are gone, and nobody stands for them yet.
 func missingNodes(l look, g inventory.GroupSnapshot) []inventory.NodeSnapshot {
 	out := slices.DeleteFunc(slices.Clone(g.Nodes), func(r inventory.NodeSnapshot) bool {
 		return slices.ContainsFunc(l.Nodes, func(n inventory.Node) bool {
-			return n.Name == r.Name || n.Annotations[v1alpha1.AnnotationRestoredFrom] == r.Name
+			return same(r, n) || n.Annotations[v1alpha1.AnnotationRestoredFrom] == r.Name
 		})
 	})
 	slices.SortFunc(out, func(a, b inventory.NodeSnapshot) int { return cmp.Compare(a.Name, b.Name) })

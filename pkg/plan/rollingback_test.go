@@ -588,8 +588,15 @@ func TestStandingIn(t *testing.T) {
 			reason: "one that stands for nobody is held", world: zone(zone(zone(zone(arrived("w", "x", "y", "z"), "w", "a"), "x", "b"), "y", "c"), "z", "a"),
 			want: backwards([]string{"RestoreNode w general as general-0", "RestoreNode x general as general-1", "RestoreNode y general as general-2", "HoldNode z general"}),
 		},
-		"KnownByName": {
-			reason: "a node of the same name is the recorded one, or as good", world: zone(arrived("general-1"), "general-1", "b"),
+		"NameComesBack": {
+			reason: "a name is made of an address and comes back with it: the node is another one, and so is Karpenter's of that name",
+			world: zone(arrived("general-1"), "general-1", "b").with(func(w *World) {
+				w.Nodes = append(w.Nodes, inventory.Node{Name: "general-0", InstanceID: "i-k", Zone: "a", Ready: true})
+			}),
+			want: backwards([]string{"RestoreNode general-1 general as general-1"}),
+		},
+		"NameAlone": {
+			reason: "where the instance is not known the name has to do", world: zone(arrived("general-1"), "general-1", "b").withNode("general-1", func(n *inventory.Node) { n.InstanceID = "" }),
 			want: backwards([]string{"HoldNode general-1 general"}),
 		},
 		"StoodFor": {
@@ -620,7 +627,7 @@ func TestStandingIn(t *testing.T) {
 			reason: "but the node is marked", world: arrived("general-1").withNode("general-1", func(n *inventory.Node) {
 				n.Annotations[v1alpha1.AnnotationScaleDownDisabled] = "true"
 			}),
-			want: backwards([]string{"HoldNode general-1 general"}),
+			want: backwards([]string{"RestoreNode general-1 general as general-0"}),
 		},
 	})
 	d := Next(aMigration().rollBack().build(), zone(arrived("x"), "x", "b").with(func(w *World) {
