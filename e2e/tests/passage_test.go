@@ -287,7 +287,7 @@ func (p *passage) undrainedInService(ctx context.Context, t *testing.T) {
 	g := NewWithT(t)
 	was := map[string]state.Fields{}
 	for _, node := range p.before.Nodes {
-		was[node.Name] = node.Fields
+		was[node.ID] = node.Fields
 	}
 	var nodes corev1.NodeList
 	g.Expect(p.scene.Client.List(ctx, &nodes)).To(Succeed())
@@ -297,7 +297,8 @@ func (p *passage) undrainedInService(ctx context.Context, t *testing.T) {
 			continue
 		}
 		left++
-		cordoned := was[node.Name]["cordoned"] == "true" || was[node.Name] == nil && node.Spec.Unschedulable // a replaced one may have inherited it
+		fields, stayed := was[state.InstanceID(node)]
+		cordoned := fields["cordoned"] == "true" || !stayed && node.Spec.Unschedulable // a replaced one may have inherited it
 		g.Expect(node.Spec.Unschedulable).To(Equal(cordoned), "the cordon of node %s", node.Name)
 		for _, taint := range node.Spec.Taints {
 			g.Expect(taint.Key).NotTo(HavePrefix("castoff.sh/"), "node %s", node.Name)

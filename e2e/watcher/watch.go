@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,26 +63,13 @@ func (w *Watcher) followCluster(ctx context.Context) error {
 	return nil
 }
 
-// followDefinitions begins to watch a kind once its definition is established.
+// followDefinitions begins to watch a kind once its definition is established, and ends with the definition: it goes with
+// the way back, and may come again.
 func (w *Watcher) followDefinitions(ctx context.Context) error {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(w.dynamic, 0)
-	var once sync.Map
-	consider := func(object any) {
-		definition, ok := object.(*unstructured.Unstructured)
-		if !ok || !established(definition) {
-			return
-		}
-		kind, wanted := customResources[definition.GetName()]
-		if _, before := once.LoadOrStore(definition.GetName(), true); !wanted || before {
-			return
-		}
-		informer := factory.ForResource(kind.resource).Informer()
-		_, err := informer.AddEventHandler(handler(func(what any) { w.observeCustom(ctx, what, kind.decode) }))
-		w.fail(ctx, err)
-		factory.Start(ctx.Done())
-	}
+	followed := map[string]context.CancelFunc{}
 	informer := factory.ForResource(definitions).Informer()
-	registration, err := informer.AddEventHandler(handler(consider))
+	registration, err := informer.AddEventHandler(handler(func(what any) { w.considerDefinition(ctx, followed, what) }))
 	if err != nil {
 		return fmt.Errorf("watching definitions: %w", err)
 	}
@@ -92,6 +78,46 @@ func (w *Watcher) followDefinitions(ctx context.Context) error {
 		return errors.Join(errors.New("the definitions could not be listed"), ctx.Err())
 	}
 	return nil
+}
+
+// considerDefinition has followed to itself: an informer's events come one at a time.
+func (w *Watcher) considerDefinition(ctx context.Context, followed map[string]context.CancelFunc, what any) {
+	gone, deleted := what.(Gone)
+	if deleted {
+		what = gone.Object
+	}
+	definition, ok := what.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	name := definition.GetName()
+	kind, wanted := customResources[name]
+	end, before := followed[name]
+	switch {
+	case !wanted:
+	case deleted && before:
+		end()
+		delete(followed, name)
+	case !deleted && !before && established(definition):
+		followed[name] = w.followKind(ctx, kind.resource, kind.decode)
+	}
+}
+
+// followKind watches until the returned function is called; what was there then is gone.
+func (w *Watcher) followKind(ctx context.Context, resource schema.GroupVersionResource, decode func([]byte) (any, error)) context.CancelFunc {
+	ctx, cancel := context.WithCancel(ctx)
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(w.dynamic, 0)
+	informer := factory.ForResource(resource).Informer()
+	_, err := informer.AddEventHandler(handler(func(what any) { w.observeCustom(ctx, what, decode) }))
+	w.fail(ctx, err)
+	factory.Start(ctx.Done())
+	return func() {
+		cancel()
+		factory.Shutdown()
+		for _, object := range informer.GetStore().List() {
+			w.observeCustom(ctx, Gone{Object: object}, decode)
+		}
+	}
 }
 
 // stripManagedFields spares the memory of what nobody here reads.

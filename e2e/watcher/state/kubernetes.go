@@ -63,13 +63,19 @@ func (from Sources) nodes(ctx context.Context, s *State) error {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	for _, node := range list.Items {
-		group := groups[node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]]
+		id := InstanceID(node)
+		group := groups[id]
 		if group == "" {
 			group = "no group"
 		}
-		s.Nodes = append(s.Nodes, Node{Name: node.Name, Group: group, Fields: nodeFields(node)})
+		s.Nodes = append(s.Nodes, Node{ID: id, Name: node.Name, Group: group, Fields: nodeFields(node)})
 	}
 	return nil
+}
+
+// InstanceID is the last part of the node's provider ID.
+func InstanceID(node corev1.Node) string {
+	return node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
 }
 
 // ids are annotations that name the node's instance, or that the node controller writes.
@@ -86,6 +92,9 @@ func nodeFields(node corev1.Node) Fields {
 		}
 	}
 	for _, taint := range node.Spec.Taints {
+		if taint.Key == "DeletionCandidateOfClusterAutoscaler" {
+			continue // Cluster Autoscaler's thought of the moment
+		}
 		fields["taints["+taint.Key+":"+string(taint.Effect)+"]"] = taint.Value
 	}
 	return fields
@@ -138,10 +147,14 @@ func (from Sources) objects(ctx context.Context, s *State) error {
 	return nil
 }
 
-// skips castoff's own, heartbeats of nodes, and the status that Cluster Autoscaler takes away when it stops.
+// skips castoff's own, heartbeats of nodes, the status that Cluster Autoscaler takes away when it stops, and the Lease by which
+// Karpenter's pods elected a leader: they made it, no chart, and it has run out.
 func (from Sources) skips(object unstructured.Unstructured) bool {
-	return slices.Contains(from.Except, object.GetNamespace()) || object.GetNamespace() == corev1.NamespaceNodeLease ||
-		object.GetKind() == "ConfigMap" && object.GetName() == "cluster-autoscaler-status"
+	switch object.GetKind() + " " + object.GetName() {
+	case "ConfigMap cluster-autoscaler-status", "Lease karpenter-leader-election":
+		return true
+	}
+	return slices.Contains(from.Except, object.GetNamespace()) || object.GetNamespace() == corev1.NamespaceNodeLease
 }
 
 // fieldsOf is what of an object castoff could change: replicas and arguments of a Deployment, who may join by a ConfigMap.

@@ -16,6 +16,8 @@ type Fields map[string]string
 
 // Node is a node of the cluster.
 type Node struct {
+	// ID is the instance's: a name comes back with the address that it is made of.
+	ID   string
 	Name string
 	// Group is the node group, or how else the node came to be.
 	Group string
@@ -53,12 +55,12 @@ func Compare(before, after State) []Difference {
 	for _, object := range union(before.Objects, after.Objects) {
 		differences = append(differences, compareFields(object, before.Objects[object], after.Objects[object])...)
 	}
-	was, is := byName(before.Nodes), byName(after.Nodes)
-	for _, name := range union(was, is) {
-		_, old := was[name]
-		_, young := is[name]
+	was, is := byID(before.Nodes), byID(after.Nodes)
+	for _, id := range union(was, is) {
+		_, old := was[id]
+		_, young := is[id]
 		if old && young {
-			differences = append(differences, compareFields("node "+name, was[name].Fields, is[name].Fields)...)
+			differences = append(differences, compareFields("node "+was[id].Name, was[id].Fields, is[id].Fields)...)
 		}
 	}
 	return append(differences, compareReplaced(before.Nodes, after.Nodes)...)
@@ -125,9 +127,9 @@ var chosenAtLaunch = []string{
 
 // replaced are the nodes of each group that the other side does not have, without what a launch decides.
 func replaced(nodes, others []Node) map[string][]Fields {
-	known, left := byName(others), map[string][]Fields{}
+	known, left := byID(others), map[string][]Fields{}
 	for _, node := range nodes {
-		if _, stays := known[node.Name]; stays {
+		if _, stays := known[node.ID]; stays {
 			continue
 		}
 		fields := maps.Clone(node.Fields)
@@ -144,12 +146,12 @@ func replaced(nodes, others []Node) map[string][]Fields {
 
 func labelField(key string) string { return "labels[" + key + "]" }
 
-func byName(nodes []Node) map[string]Node {
-	named := map[string]Node{}
+func byID(nodes []Node) map[string]Node {
+	known := map[string]Node{}
 	for _, node := range nodes {
-		named[node.Name] = node
+		known[node.ID] = node
 	}
-	return named
+	return known
 }
 
 func union[V any](a, b map[string]V) []string {

@@ -8,7 +8,7 @@ import (
 
 func TestCompare(t *testing.T) {
 	node := func(name, group string, pairs ...string) Node {
-		n := Node{Name: name, Group: group, Fields: Fields{"cordoned": "false", "labels[topology.kubernetes.io/zone]": "a"}}
+		n := Node{ID: "i-" + name, Name: name, Group: group, Fields: Fields{"cordoned": "false", "labels[topology.kubernetes.io/zone]": "a"}}
 		for i := 0; i < len(pairs); i += 2 {
 			n.Fields[pairs[i]] = pairs[i+1]
 		}
@@ -64,6 +64,13 @@ func TestCompare(t *testing.T) {
 			want: []Difference{{Object: "nodes of a", Field: "replaced", Before: "1", After: "0"},
 				{Object: "nodes of b", Field: "replaced", Before: "1", After: "2"}},
 		},
+		"NameComesBack": {
+			reason: "An address comes back, and the name with it; the node is another one.",
+			before: State{Nodes: []Node{{ID: "i-1", Name: "n1", Group: "a", Fields: Fields{"x": "y"}}}},
+			after:  State{Nodes: []Node{{ID: "i-2", Name: "n1", Group: "b", Fields: Fields{"x": "y"}}}},
+			want: []Difference{{Object: "nodes of a", Field: "replaced", Before: "1", After: "0"},
+				{Object: "nodes of b", Field: "replaced", Before: "0", After: "1"}},
+		},
 		"NodeTooMany": {
 			reason: "A node that is still Karpenter's.",
 			before: State{Nodes: []Node{node("n1", "a")}},
@@ -82,9 +89,9 @@ func TestCompare(t *testing.T) {
 
 func TestCompareLeavesItsArguments(t *testing.T) {
 	state := func() State {
-		return State{Nodes: []Node{{Name: "n1", Group: "a", Fields: Fields{"labels[topology.kubernetes.io/zone]": "z"}}, {Name: "n2", Group: "a", Fields: Fields{"x": "y"}}}}
+		return State{Nodes: []Node{{ID: "i-1", Name: "n1", Group: "a", Fields: Fields{"labels[topology.kubernetes.io/zone]": "z"}}, {ID: "i-2", Name: "n2", Group: "a", Fields: Fields{"x": "y"}}}}
 	}
-	before, after := state(), State{Nodes: []Node{{Name: "m1", Group: "a", Fields: Fields{"x": "y"}}}}
+	before, after := state(), State{Nodes: []Node{{ID: "i-3", Name: "m1", Group: "a", Fields: Fields{"x": "y"}}}}
 	Compare(before, after)
 	if diff := cmp.Diff(state(), before); diff != "" {
 		t.Errorf("a State is compared twice in a test, -want +got:\n%s", diff)
