@@ -30,6 +30,7 @@ func TestWatcherSeesKnownBadMigrations(t *testing.T) {
 	ctx, scene := play(t, 6*time.Minute)
 	t.Run("DaemonSetKeptAway", func(t *testing.T) { keepDaemonSetAway(ctx, t, scene) })
 	t.Run("ClusterAutoscalerLeftRunning", func(t *testing.T) { leaveAutoscalerRunning(ctx, t, scene) })
+	t.Run("NodeClaimDeletedUndrained", func(t *testing.T) { deleteClaimUndrained(ctx, t, scene) })
 	t.Run("NoDrain", func(t *testing.T) { migrateCrudely(ctx, t, scene) })
 }
 
@@ -63,6 +64,37 @@ func leaveAutoscalerRunning(ctx context.Context, t *testing.T, scene *harbor.Sce
 	g.Eventually(func() float64 { return reportOf(ctx, t, scene).DoubleServedSeconds }, "20s", "2s").Should(BeNumerically(">", 1), "both scale the pool")
 	g.Expect(reportOf(ctx, t, scene).Broken()).To(ContainElement(ContainSubstring("two scalers")))
 	g.Expect(scene.Client.Delete(ctx, pool)).To(Succeed())
+}
+
+// deleteClaimUndrained deletes the NodeClaim of a node with pods on it, as a way back in a hurry would.
+func deleteClaimUndrained(ctx context.Context, t *testing.T, scene *harbor.Scene) {
+	g := NewWithT(t)
+	definition := &unstructured.Unstructured{}
+	g.Expect(yaml.Unmarshal(karpapis.NodeClaimCRD, &definition.Object)).To(Succeed())
+	g.Expect(scene.Client.Create(ctx, definition)).To(Succeed())
+	var nodes corev1.NodeList
+	g.Expect(scene.Client.List(ctx, &nodes, client.MatchingLabels{"harbor.example/tier": harbor.General})).To(Succeed())
+	claim := nodeClaim()
+	g.Eventually(func() error { return scene.Client.Create(ctx, claim) }, "20s", "200ms").Should(Succeed(), "once the definition is established")
+	g.Expect(unstructured.SetNestedField(claim.Object, nodes.Items[0].Spec.ProviderID, "status", "providerID")).To(Succeed())
+	g.Expect(scene.Client.Status().Update(ctx, claim)).To(Succeed())
+	g.Eventually(func() int { return reportOf(ctx, t, scene).NodeClaims }, "20s", "1s").Should(Equal(1))
+	g.Expect(reportOf(ctx, t, scene).InstancesEndedUndrained).To(BeZero())
+	g.Expect(scene.Client.Delete(ctx, claim)).To(Succeed())
+	g.Eventually(func() int { return reportOf(ctx, t, scene).InstancesEndedUndrained }, "20s", "1s").Should(Equal(1), "its pods were not drained first")
+	g.Expect(scene.Watcher.Begin(ctx)).To(Succeed())
+	g.Expect(reportOf(ctx, t, scene).Broken()).To(BeEmpty(), "a new account knows nothing of it")
+}
+
+func nodeClaim() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+		"metadata": map[string]any{"name": "general-1"},
+		"spec": map[string]any{
+			"nodeClassRef": map[string]any{"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": harbor.General},
+			"requirements": []any{map[string]any{"key": "kubernetes.io/os", "operator": "In", "values": []any{"linux"}}},
+		},
+	}}
 }
 
 func nodePool(pool string) *unstructured.Unstructured {
