@@ -10,7 +10,7 @@ import (
 const SnapshotFormat = 1
 
 // Snapshot is what is needed to go back: only what castoff touches. It is taken before the first write and never changed;
-// nodes that join later are added beside it.
+// what castoff does to a node that joins later is marked on that node.
 type Snapshot struct {
 	Format      int          `json:"format"`
 	Cluster     string       `json:"cluster"`

@@ -131,6 +131,15 @@ func (l ledger) attempts(kind, target string) int32 {
 	return op.Attempts
 }
 
+// pendingOn returns an effect on that target that is waited for.
+func (l ledger) pendingOn(target string, now time.Time) (v1alpha1.Operation, bool) {
+	i := slices.IndexFunc(l, func(op v1alpha1.Operation) bool { return targetOf(op) == target && waits(op, now) })
+	if i < 0 {
+		return v1alpha1.Operation{}, false
+	}
+	return l[i], true
+}
+
 // names that the last call of that kind was about.
 func (l ledger) names(kind, target string) []string {
 	op, _ := l.entry(kind, target)
@@ -174,8 +183,11 @@ func expired(op v1alpha1.Operation, now time.Time) bool {
 		return true
 	}
 	age := now.Sub(op.StartTime.Time)
-	if kindOf(op) == kindEndInstances {
+	switch {
+	case kindOf(op) == kindEndInstances:
 		return age >= endPatience
+	case remembered(op):
+		return op.Error != "" || age >= soon // Kubernetes' own reads do not lag, and meanwhile nobody may be serving
 	}
 	return op.Error != "" || age >= patience
 }

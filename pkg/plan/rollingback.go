@@ -50,6 +50,15 @@ func rollingBack(led *ledger, l look) outcome {
 			". castoff cannot make them again. Create them as the snapshot's Secrets say (docs/runbooks/restore-by-hand.md), or set spec.paused to false to stay with Karpenter.")
 		return o
 	}
+	if nobodyServes(led, l) {
+		for _, p := range l.pools {
+			releaseNodes(&o, *led, l.now, p.nodes) // a cordon would make Cluster Autoscaler scale the group up to its max
+		}
+		startAutoscalers(&o, led, l)
+		if !o.idle() {
+			return o
+		}
+	}
 	for _, step := range wayBack {
 		step(&o, led, l)
 		if !o.idle() {
@@ -58,6 +67,14 @@ func rollingBack(led *ledger, l look) outcome {
 	}
 	o.done = true
 	return o
+}
+
+// nobodyServes says that Cluster Autoscaler was stopped and no NodePool serves: every second counts, whatever else is to do.
+func nobodyServes(led *ledger, l look) bool {
+	return nearer(led, l) == sideKarpenter && !slices.ContainsFunc(l.pools, func(p pool) bool {
+		np, ok := nodePool(l, p.Name)
+		return ok && !stopped(np)
+	})
 }
 
 // goneForGood lists what was recorded, is needed to go back, and does not exist any more.
@@ -93,7 +110,11 @@ func autoscaler(l look, recorded inventory.Autoscaler) (inventory.Autoscaler, bo
 func restoreGroups(o *outcome, led *ledger, l look) {
 	taken := nearer(led, l) == sideKarpenter
 	for _, p := range l.pools {
-		if np, ok := nodePool(l, p.Name); ok && !stopped(np) && !still(np) {
+		np, ok := nodePool(l, p.Name)
+		switch {
+		case !ok && taken:
+			serveWith(o, l, p) // a hand-over that was cut in its middle is nearer to its end
+		case ok && !stopped(np) && !still(np):
 			o.act(EnsureNodePool{NodePool: stillNodePool(np)})
 		}
 		releaseNodes(o, *led, l.now, p.nodes)
@@ -133,6 +154,9 @@ func awaitGroups(o *outcome, led *ledger, l look) {
 			continue
 		}
 		for _, g := range p.groups {
+			if op, ok := led.pendingOn(g.AutoScalingGroup, l.now); ok {
+				o.wait("EffectNotVisible", op.ID, "The last change of the group is not visible yet; Karpenter serves the pool until it is.")
+			}
 			recorded, _ := l.Snapshot.Group(g.Name)
 			if want, have := min(recorded.Group.Desired, g.Max), readyNodes(l, g); have < want {
 				o.wait("NodesReturning", "nodegroup/"+g.Name, strconv.Itoa(int(have))+" of "+strconv.Itoa(int(want))+
@@ -408,6 +432,10 @@ func removeKarpenter(o *outcome, _ *ledger, l look) {
 	}
 	if users := karpenterUsers(l); len(users) > 0 {
 		o.warn("KarpenterInUse", "release/karpenter", "Karpenter stays, because somebody else uses it: "+list(users)+". Delete those and it goes.")
+		return
+	}
+	if n := len(l.Engine.NodeClaims); n > 0 { // without the engine nobody would end their instances
+		o.wait("NodesLeaving", "nodeclaims", strconv.Itoa(n)+" NodeClaims without a NodePool are left. Karpenter stays until they are gone: delete those that nobody is deleting.")
 		return
 	}
 	uninstall(o, l)

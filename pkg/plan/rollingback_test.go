@@ -205,7 +205,6 @@ const letsGo = "LetGoLease kube-system/cluster-autoscaler"
 // TestRollingBackFromEveryStage: a step that the migration never needed is done at once, so one list goes back from everywhere.
 func TestRollingBackFromEveryStage(t *testing.T) {
 	byUs := aMigration().ledger(stops(1))
-	holds := []string{"HoldNode general-0 general", "HoldNode general-1 general", "HoldNode general-2 general", "HoldNode batch-0 batch", "HoldNode batch-1 batch"}
 	release := []string{"ReleaseNode general-0", "ReleaseNode general-1", "ReleaseNode general-2"}
 	runBack(t, map[string]step{
 		"Fresh":    {reason: "nothing was changed", world: aWorld(), want: decided{phase: v1alpha1.PhaseRolledBack}},
@@ -247,7 +246,7 @@ func TestRollingBackFromEveryStage(t *testing.T) {
 			want:   backwards([]string{"ResumeProcesses general ReplaceUnhealthy:ScheduledActions:AlarmNotification:InstanceRefresh", allResume[1]}),
 		},
 		"Released": {
-			reason: "nobody serves: the nodes are held, and Cluster Autoscaler started", migration: byUs, world: aWorld().released(), want: backwards(holds),
+			reason: "nobody serves: Cluster Autoscaler is started before anything else", migration: byUs, world: aWorld().released(), want: backwards([]string{starts}, "Wait AutoscalerStarting "+caObject),
 		},
 		"ReleasedAndHeld": {
 			reason: "at once", migration: byUs, world: aWorld().released().held(), want: backwards([]string{starts}, "Wait AutoscalerStarting "+caObject),
@@ -324,8 +323,8 @@ func TestRollingBackWaits(t *testing.T) {
 			want: backwards([]string{letsGo, starts}, "Wait AutoscalerStarting "+caObject),
 		},
 		"NodePoolIsGone": {
-			reason: "nor is one whose NodePool somebody deleted",
-			world:  aWorld().returned().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[1:] }), want: backwards(stoppedPools[1:]),
+			reason: "one whose NodePool somebody deleted is served before the hands change",
+			world:  aWorld().returned().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[1:] }), want: backwards([]string{"EnsureNodePool general target-of-general/guarded"}),
 		},
 		"LaunchIsSuspended": {
 			reason: "a group that may not launch brings nothing back", world: aWorld().sized().withGroup("general", func(g *inventory.NodeGroup) {
@@ -520,6 +519,10 @@ func TestRemovingKarpenter(t *testing.T) {
 				w.Engine.NodePools = []karpv1.NodePool{{ObjectMeta: metav1.ObjectMeta{Name: "canary", Labels: map[string]string{v1alpha1.LabelCanary: "general"}}}}
 			}),
 			want: backwards([]string{"UninstallEngine engine"}, "Wait ReleaseEnding release/karpenter"),
+		},
+		"OrphanedClaims": {
+			reason: "nobody would end their instances without the engine", world: aWorld().declassed().claim("general"),
+			want: backwards(nil, "Wait NodesLeaving nodeclaims"), says: "1 NodeClaims without a NodePool are left",
 		},
 		"CRDs": {
 			reason: "the definitions go after the release", world: aWorld().declassed().with(func(w *World) { w.Engine.Release = inventory.ReleaseMissing }),

@@ -101,7 +101,7 @@ func TestSettlingFromTheWayBack(t *testing.T) {
 		"Halted":   {reason: "no pool rests without a scaler: Karpenter serves again", world: aWorld().halted(), want: paused(guarded)},
 		"JustStarted": {
 			reason:    "but not while a Cluster Autoscaler may be on its way that nobody sees yet",
-			migration: aMigration().ledger(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", patience-time.Second)),
+			migration: aMigration().ledger(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", soon-time.Second)),
 			world:     aWorld().halted().withAutoscaler(down), want: paused(nil, wait, "Wait EffectNotVisible StartAutoscaler/kube-system/cluster-autoscaler"),
 		},
 		"StartFailed": {
