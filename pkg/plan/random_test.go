@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -28,27 +30,51 @@ var stages = []func(*scene) *scene{
 	(*scene).shifting, (*scene).shifting, (*scene).shifting, // where there is most to lose
 	func(s *scene) *scene { return s.shifting().emptied("general") },
 	func(s *scene) *scene { return s.shifting().finished("general") },
-	(*scene).completed,
+	(*scene).completed, (*scene).completed, (*scene).retired,
+	(*scene).halfway, (*scene).stilled, (*scene).sized,
+	func(s *scene) *scene { // nodes that stand for nobody yet
+		s.sized().launch(s.group("general"))
+		s.w.Nodes[len(s.w.Nodes)-1].Ready = true
+		return s
+	},
+	(*scene).returned, (*scene).halted, (*scene).started, (*scene).leading, (*scene).resumed,
+	func(s *scene) *scene { // only the scheduled actions are not back
+		s.resumed().group("general").ScheduledActions = nil
+		return s
+	},
+	func(s *scene) *scene { s.declassed().lateEffect(UninstallEngine{}); return s },
+	func(s *scene) *scene {
+		return s.retired().with(func(w *World) { w.TerminationHandlers = []inventory.TerminationHandler{{Kind: "DaemonSet"}} })
+	},
+	(*scene).cordoned, (*scene).vacated, (*scene).unserved, (*scene).declassed, (*scene).uninstalled, (*scene).removed, (*scene).rolledBack,
 }
 
 // randomCase is a migration at some stage, in a world to which things have happened. The same seed makes the same one.
 func randomCase(seed int64) (migrationOf, *scene) {
 	r := rand.New(rand.NewSource(seed))
 	s, m := randomStage(r)
+	drains := []int{3, 300}[r.Intn(2)]
 	for range 20 { // some nodes are being drained, in whatever state
-		if len(s.w.Nodes) > 0 && s.w.Snapshot != nil && r.Intn(3) == 0 {
+		if len(s.w.Nodes) > 0 && s.w.Snapshot != nil && r.Intn(drains) == 0 {
 			s.draining(s.w.Nodes[r.Intn(len(s.w.Nodes))].Name, r.Intn(3))
 		}
 	}
+	odds := []int{8, 100}[r.Intn(2)] // a world where much happens, or one where hardly anything does
 	for _, happens := range disturbances {
-		if r.Intn(8) == 0 {
+		if r.Intn(odds) == 0 {
 			happens(r, s)
 		}
 	}
 	for _, changes := range wishes {
-		if r.Intn(8) == 0 {
+		if r.Intn(min(odds, 16)) == 0 {
 			m = changes(r, m)
 		}
+	}
+	switch r.Intn(6) {
+	case 0, 1:
+		m = m.rollBack()
+	case 2:
+		m = m.retiring(2*day, v1alpha1.ApproveDelete)
 	}
 	return m, s
 }
@@ -118,7 +144,11 @@ var disturbances = []func(*rand.Rand, *scene){
 			g.Instances[i].Lifecycle = []string{"InService", "InService", "Pending", "Terminating", "Terminating:Wait", "Standby", ""}[r.Intn(7)]
 		}
 	},
-	func(r *rand.Rand, s *scene) { s.join([]string{"general", "batch"}[r.Intn(2)]) },
+	func(r *rand.Rand, s *scene) {
+		if g := anyGroup(r, s).Name; g != "" {
+			s.join(g)
+		}
+	},
 	func(r *rand.Rand, s *scene) { // a node goes, or its instance is not known
 		if name := anyNode(r, s).Name; r.Intn(2) == 0 {
 			s.w.Nodes = slices.DeleteFunc(s.w.Nodes, func(n inventory.Node) bool { return n.Name == name })
@@ -174,11 +204,47 @@ var disturbances = []func(*rand.Rand, *scene){
 		s.w.Pools = append(s.w.Pools, inventory.Pool{Name: "ghost", NodeGroups: []string{"ghost", "general"}})
 	},
 	func(_ *rand.Rand, s *scene) { s.w.Nodes, s.w.Drains, s.w.Targets = nil, nil, nil },
+	func(r *rand.Rand, s *scene) { // Karpenter launches, and its nodes are in whatever state
+		s.claim("general").registered().claim("batch")
+		for i := range s.w.Engine.NodeClaims {
+			s.w.Engine.NodeClaims[i].Deleting = r.Intn(4) == 0
+		}
+	},
+	func(r *rand.Rand, s *scene) {
+		anyNode(r, s).Ready = false
+		anyGroup(r, s).LaunchError = "InsufficientInstanceCapacity"
+	},
+	func(r *rand.Rand, s *scene) { // Karpenter was there, and is used
+		if s.w.Snapshot != nil {
+			s.w.Snapshot.Before = inventory.Before{Release: r.Intn(2) == 0, CRDs: r.Intn(2) == 0, Interruption: r.Intn(2) == 0, Identity: r.Intn(2) == 0}
+		}
+		if r.Intn(2) == 0 {
+			s.w.Engine.NodePools = append(s.w.Engine.NodePools, karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
+		}
+	},
+	func(r *rand.Rand, s *scene) { // half of a way back
+		for i := range s.w.Engine.NodePools {
+			if r.Intn(2) == 0 {
+				s.ensureNodePool(stoppedNodePool(s.w.Engine.NodePools[i]))
+			}
+		}
+	},
+	func(r *rand.Rand, s *scene) {
+		anyGroup(r, s).Tags = append(anyGroup(r, s).Tags, inventory.Tag{Key: "castoff.sh/owner", Value: "us"})
+	},
+	func(_ *rand.Rand, s *scene) {
+		s.w.TerminationHandlers = []inventory.TerminationHandler{{Kind: "DaemonSet"}, {Kind: "DaemonSet", Owner: "Helm"}}
+	},
 }
 
 // wishes are what users write into the spec, and what earlier looks left in the status.
 var wishes = []func(*rand.Rand, migrationOf) migrationOf{
 	func(_ *rand.Rand, m migrationOf) migrationOf { return m.paused() },
+	func(_ *rand.Rand, m migrationOf) migrationOf { m.m.DeletionTimestamp = stamp(noon); return m },
+	func(r *rand.Rand, m migrationOf) migrationOf {
+		return m.retiring(time.Duration(r.Intn(3))*day, [][]v1alpha1.ApprovalStep{nil, {v1alpha1.ApproveDelete}}[r.Intn(2)]...)
+	},
+	func(_ *rand.Rand, m migrationOf) migrationOf { return m.accepts(CheckForeignSize, "*") },
 	func(r *rand.Rand, m migrationOf) migrationOf {
 		return m.manual([][]v1alpha1.ApprovalStep{nil, {v1alpha1.ApproveStart}, {v1alpha1.ApproveStart, v1alpha1.ApproveHandOver}}[r.Intn(3)]...)
 	},
@@ -195,9 +261,9 @@ var wishes = []func(*rand.Rand, migrationOf) migrationOf{
 
 // randomLedger adds entries of every kind and age, and some that no castoff writes.
 func randomLedger(r *rand.Rand, m migrationOf) migrationOf {
-	kinds := []string{kindSuspendProcesses, kindSetGroupSize, kindEndInstances, kindSetRebalance, kindDisablePolicies, "Unknown"}
+	kinds := []string{kindStartAutoscaler, kindResumeProcesses, kindEnablePolicies, kindDeleteGroup, kindSuspendProcesses, kindSetGroupSize, kindEndInstances, kindSetRebalance, kindDisablePolicies, "Unknown"}
 	for range r.Intn(ledgerSize) {
-		op := operation(fmt.Sprintf("%s/%s", kinds[r.Intn(len(kinds))], []string{"general", "eks-batch", "gone", ""}[r.Intn(4)]), "i-general-0", time.Duration(r.Intn(90))*time.Second)
+		op := operation(fmt.Sprintf("%s/%s", kinds[r.Intn(len(kinds))], []string{"general", "eks-batch", "kube-system/cluster-autoscaler", "gone", ""}[r.Intn(5)]), "i-general-0", time.Duration(1+r.Intn(90))*time.Second)
 		if slices.ContainsFunc(m.m.Status.Operations, func(o v1alpha1.Operation) bool { return o.ID == op.ID }) || len(m.m.Status.Operations) >= ledgerSize {
 			continue // the API server refuses both
 		}

@@ -74,14 +74,19 @@ func (k *walk) see() {
 	k.groups, k.autoscalers = slices.Clone(k.truth.w.Groups), slices.Clone(k.truth.w.Autoscalers)
 }
 
-// look is what the controller sees: perhaps the groups and the Cluster Autoscalers of a look before, and only those pods that
-// the planner asks about.
+// look is what the controller sees: perhaps the groups and the Deployments of a look before, and only those pods that the planner
+// asks about.
 func (k *walk) look() World {
 	if k.stale++; !k.faults || k.stale > mostStale || k.r.Intn(3) > 0 {
 		k.see()
 	}
 	w := k.truth.w
-	w.Groups, w.Autoscalers = k.groups, k.autoscalers
+	w.Groups, w.Autoscalers = k.groups, slices.Clone(w.Autoscalers)
+	for i := range w.Autoscalers { // pods, Lease and status are read past every cache; the Deployment is not
+		if j := slices.IndexFunc(k.autoscalers, func(a inventory.Autoscaler) bool { return a.Deployment == w.Autoscalers[i].Deployment }); j >= 0 {
+			w.Autoscalers[i].Replicas, w.Autoscalers[i].StatusReplicas = k.autoscalers[j].Replicas, k.autoscalers[j].StatusReplicas
+		}
+	}
 	w.Nodes, w.Drains, w.TerminationHandlers = slices.Clone(w.Nodes), nil, nil
 	needs := NeedsOf(k.m, w)
 	w.Drains = map[string]inventory.DrainState{}
