@@ -74,16 +74,22 @@ func assignGroups(nodes []inventory.Node, groups []inventory.NodeGroup) []invent
 	return nodes
 }
 
-// pendingPods counts pods that wait for a node: neither finished, nor held back by a scheduling gate.
+// pendingPods counts pods that wait for a node: neither finished, nor held back by a scheduling gate. One of a DaemonSet waits
+// for room on its own node, which no drain took away and no new node gives.
 func (o *Observer) pendingPods(ctx context.Context) (int, error) {
 	n := 0
 	err := o.eachPod(ctx, func(p *corev1.Pod) {
-		waits := p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !finished(p) && len(p.Spec.SchedulingGates) == 0
+		waits := p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !finished(p) && len(p.Spec.SchedulingGates) == 0 && !ofDaemonSet(p)
 		if waits && p.Labels[v1alpha1.LabelPlaceholder] == "" && p.Labels[v1alpha1.LabelCanary] == "" {
 			n++
 		}
 	}, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", "")})
 	return n, err
+}
+
+func ofDaemonSet(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind == "DaemonSet"
 }
 
 // workloads reads what the preflight needs of every pod, page by page.

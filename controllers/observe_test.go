@@ -410,7 +410,13 @@ func TestPendingPods(t *testing.T) {
 		"Bound":       {reason: "has a node", pod: pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "n" })},
 		"Leaving":     {reason: "wants no node any more", pod: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })},
 		"Placeholder": {reason: "castoff's own capacity is no workload", pod: pod("a", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPlaceholder] = "general" })},
-		"Canary":      {reason: "nor is its trial", pod: pod("a", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelCanary] = "general" })},
+		"Daemon": {reason: "waits for room on its own node", pod: pod("a", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: ptr.To(true)}}
+		})},
+		"Replica": {reason: "waits for any node", want: 1, pod: pod("a", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: ptr.To(true)}}
+		})},
+		"Canary": {reason: "nor is its trial", pod: pod("a", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelCanary] = "general" })},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
