@@ -131,9 +131,12 @@ func (l ledger) attempts(kind, target string) int32 {
 	return op.Attempts
 }
 
-// pendingOn returns an effect on that target that is waited for.
-func (l ledger) pendingOn(target string, now time.Time) (v1alpha1.Operation, bool) {
-	i := slices.IndexFunc(l, func(op v1alpha1.Operation) bool { return targetOf(op) == target && waits(op, now) })
+// unseenOn returns an effect on that target that may still show: reads may be further behind than the ledger is patient, and
+// the way back must not take a group for restored that is about to change.
+func (l ledger) unseenOn(target string, now time.Time) (v1alpha1.Operation, bool) {
+	i := slices.IndexFunc(l, func(op v1alpha1.Operation) bool {
+		return targetOf(op) == target && op.DoneTime == nil && op.StartTime != nil && now.Sub(op.StartTime.Time) < endPatience
+	})
 	if i < 0 {
 		return v1alpha1.Operation{}, false
 	}

@@ -154,9 +154,7 @@ func awaitGroups(o *outcome, led *ledger, l look) {
 			continue
 		}
 		for _, g := range p.groups {
-			if op, ok := led.pendingOn(g.AutoScalingGroup, l.now); ok {
-				o.wait("EffectNotVisible", op.ID, "The last change of the group is not visible yet; Karpenter serves the pool until it is.")
-			}
+			awaitEffects(o, *led, l, g)
 			recorded, _ := l.Snapshot.Group(g.Name)
 			if want, have := min(recorded.Group.Desired, g.Max), readyNodes(l, g); have < want {
 				o.wait("NodesReturning", "nodegroup/"+g.Name, strconv.Itoa(int(have))+" of "+strconv.Itoa(int(want))+
@@ -168,6 +166,13 @@ func awaitGroups(o *outcome, led *ledger, l look) {
 		if n := claimsInFlight(l, p); n > 0 && l.waited(inFlight, object) < calmPatience {
 			o.wait(inFlight, object, strconv.Itoa(n)+" nodes of Karpenter's are on their way; the pool changes hands when none is, or after "+calmPatience.String()+".")
 		}
+	}
+}
+
+// awaitEffects waits for the last change of a group to show: what it was before may look as recorded, and is not.
+func awaitEffects(o *outcome, led ledger, l look, g inventory.NodeGroup) {
+	if op, ok := led.unseenOn(g.AutoScalingGroup, l.now); ok {
+		o.wait("EffectNotVisible", op.ID, "The last change of the group was asked for and is not visible yet; what comes next on the way back waits until it is, or for a minute.")
 	}
 }
 
@@ -265,6 +270,7 @@ func restoreQuieted(o *outcome, led *ledger, l look) {
 			restoreSettings(o, g, recorded.Group)
 			restorePolicies(o, g, recorded.Group)
 			restoreSchedules(o, l, g, recorded.Group)
+			awaitEffects(o, *led, l, g)
 		}
 	}
 }
