@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,13 +20,14 @@ func everyStage() map[string]*scene {
 		"Fresh": aWorld(), "Blocked": aWorld().found(noRights), "SnapshotTaken": aWorld().snapshotTaken(), "Prepared": aWorld().prepared(),
 		"Installed": aWorld().engineInstalled(), "Quiet": aWorld().quiet(), "Released": aWorld().released(), "Served": aWorld().served(),
 		"HandedOver": aWorld().handedOver(), "Shifting": aWorld().shifting().draining("general-0", 2), "OneFinished": aWorld().shifting().finished("general"),
+		"Halfway": aWorld().halfway(), "Returned": aWorld().returned(), "Leading": aWorld().leading(), "RolledBack": aWorld().rolledBack(), "Retired": aWorld().retired(),
 		"Completed": aWorld().completed(), "Empty": {}, "TwoScalers": comesBack(itLeads),
 	}
 }
 
 func TestAllConditionsAreAlwaysThere(t *testing.T) {
 	for name, s := range everyStage() {
-		for how, m := range map[string]migrationOf{"running": aMigration(), "paused": aMigration().paused(), "manual": aMigration().manual()} {
+		for how, m := range map[string]migrationOf{"running": aMigration(), "paused": aMigration().paused(), "manual": aMigration().manual(), "back": aMigration().rollBack(), "retiring": retireNow()} {
 			d := Next(m.build(), s.build(), noon)
 			var kinds []string
 			for _, c := range d.Conditions {
@@ -66,11 +68,27 @@ func TestKstatus(t *testing.T) {
 		"Another":    {"one of two has to go", aMigration(), aWorld().with(func(w *World) { w.OtherMigration = "older" }), "FFT AnotherMigrationActive"},
 		"Pausing":    {"it comes to rest first", aMigration().paused(), aWorld().shifting(), "FTF Progressing"},
 		"Paused":     {"a pause is what the user asked for: nothing is stalled", aMigration().paused(), aWorld().shifting().inService(), "FFF Paused"},
-		"TwoScalers": {"an owner has to scale it down", aMigration().ledger(stops(2)), comesBack(itLeads), "FFT Blocked"},
-		"Snapshot":   {"without a way back nothing goes on", aMigration(), aWorld().with(func(w *World) { w.SnapshotProblem = "gone" }), "FFT Blocked"},
-		"Soaking":    {"a soak ends by itself", aMigration(), aWorld().shifting().finished("general"), "FTF Progressing"},
-		"LastSoak":   {"it is not over before the last soak is", aMigration(), aWorld().completed(), "FTF Progressing"},
-		"Completed":  {"it rests where the user asked it to", aMigration().soaked(), aWorld().completed(), "TFF Completed"},
+		"Deleting":   {"a deleted Migration comes to rest first", deleted(aMigration()), aWorld().shifting(), "FTF Progressing"},
+		"Deleted":    {"and may go", deleted(aMigration()), aWorld().completed(), "FFF Paused"},
+		"BadPause":   {"a pause without a usable snapshot needs a human", aMigration().paused(), aWorld().shifting().with(func(w *World) { w.SnapshotProblem = "gone" }), "FFT Blocked"},
+		"Starting":   {"a pause that waits for Cluster Autoscaler has not come to rest", aMigration().paused(), aWorld().started(), "FTF Progressing"},
+		"GoingBack":  {"the way back is work", aMigration().rollBack(), aWorld().cordoned(), "FTF Progressing"},
+		"BackWaits":  {"waiting for nodes needs no human", aMigration().rollBack(), aWorld().sized(), "FTF Progressing"},
+		"NoWayBack":  {"what is gone for good does", aMigration().rollBack(), aWorld().completed().with(func(w *World) { w.Groups = nil }), "FFT Blocked"},
+		"RolledBack": {"it rests where the user asked it to", aMigration().rollBack(), aWorld().rolledBack(), "TFF RolledBack"},
+		"RolledBackForeign": {"somebody's own size takes nothing from that", aMigration().rollBack(), aWorld().rolledBack().withGroup("general", func(g *inventory.NodeGroup) {
+			g.Max, g.MaxInstanceLifetime = 20, 86400
+		}), "TFF RolledBack"},
+		"RolledBackPending": {"but what was asked for a moment ago may still come true", aMigration().rollBack().ledger(operation("SuspendProcesses/general", "Launch", time.Second)), aWorld().rolledBack(), "FTF Progressing"},
+		"NeverBegun":        {"who goes back before anything was done is back", aMigration().rollBack(), aWorld(), "TFF RolledBack"},
+		"Retiring":          {"an approved deletion is work", retireNow(), aWorld().completed(), "FTF Progressing"},
+		"Unapproved":        {"one that waits for its approval is not: everything serves", aMigration().retiring(day), aWorld().completed(), "TFF Completed"},
+		"Renewing":          {"nor is a Lease that is renewed", aMigration().soaked(), aWorld().completed().withAutoscaler(func(a *inventory.Autoscaler) { a.LeaseRenewed = noon.Add(-leaseRenewal) }), "TFF Completed"},
+		"TwoScalers":        {"an owner has to scale it down", aMigration().ledger(stops(2)), comesBack(itLeads), "FFT Blocked"},
+		"Snapshot":          {"without a way back nothing goes on", aMigration(), aWorld().with(func(w *World) { w.SnapshotProblem = "gone" }), "FFT Blocked"},
+		"Soaking":           {"a soak ends by itself", aMigration(), aWorld().shifting().finished("general"), "FTF Progressing"},
+		"LastSoak":          {"it is not over before the last soak is", aMigration(), aWorld().completed(), "FTF Progressing"},
+		"Completed":         {"it rests where the user asked it to", aMigration().soaked(), aWorld().completed(), "TFF Completed"},
 		"Warned": {"a warning takes nothing from that", aMigration().soaked(), aWorld().completed().withAutoscaler(func(a *inventory.Autoscaler) {
 			a.Replicas, a.StatusReplicas, a.Pods = 1, 1, 1
 		}), "TFF Completed"},
@@ -105,6 +123,18 @@ func TestConditionsSayWhy(t *testing.T) {
 		"NoWayBack":         {"and that there is no way back", aMigration(), aWorld().with(func(w *World) { w.SnapshotProblem = "other digest" }), v1alpha1.ConditionRollbackAvailable, "False SnapshotUnusable", "other digest"},
 		"WayBackNotNeeded":  {"nothing was changed", aMigration(), aWorld(), v1alpha1.ConditionRollbackAvailable, "True NotYet", "Nothing has been changed"},
 		"WayBack":           {"everything is kept", aMigration().soaked(), aWorld().completed(), v1alpha1.ConditionRollbackAvailable, "True Taken", "kubectl castoff rollback prod"},
+		"AtRest":            {"what rest means is said, and how it ends", aMigration().paused(), aWorld().shifting().inService(), v1alpha1.ConditionReady, "False Paused", "every pool has one scaler. It goes on when spec.paused is false"},
+		"Pausing":           {"what is done on the way to it too", aMigration().paused(), aWorld().shifting(), v1alpha1.ConditionReady, "False Progressing", "castoff is coming to rest: it evicts nothing"},
+		"GoingBack":         {"the direction is said", aMigration().rollBack(), aWorld().resumed(), v1alpha1.ConditionReady, "False Progressing", "castoff is bringing the pools back to Cluster Autoscaler."},
+		"BackWaits":         {"and what it waits for", aMigration().rollBack(), aWorld().sized(), v1alpha1.ConditionReady, "False Progressing", "NodesReturning (nodegroup/general): 0 of 3 nodes are Ready"},
+		"RolledBack":        {"and the end", aMigration().rollBack(), aWorld().rolledBack(), v1alpha1.ConditionReady, "True RolledBack", "Cluster Autoscaler serves every pool as before the migration. It begins again when spec.paused is false."},
+		"Gone":              {"what is gone is named", aMigration().soaked(), aWorld().completed().with(func(w *World) { w.Groups = w.Groups[1:] }), v1alpha1.ConditionRollbackAvailable, "False Deleted", "Gone since the snapshot was taken: node group general."},
+		"AutoscalerGone":    {"Cluster Autoscaler too", aMigration(), aWorld().shifting().with(func(w *World) { w.Autoscalers = nil }), v1alpha1.ConditionRollbackAvailable, "False Deleted", "Cluster Autoscaler kube-system/cluster-autoscaler"},
+		"Approved":          {"an approved deletion ends it, before anything is gone", retireNow(), aWorld().completed(), v1alpha1.ConditionRollbackAvailable, "False Deleted", "The step Delete was approved"},
+		"ApprovedEarly":     {"not before its retention is over", aMigration().retiring(time.Hour, v1alpha1.ApproveDelete), aWorld().completed(), v1alpha1.ConditionRollbackAvailable, "True Taken", ""},
+		"ApprovedPaused":    {"a pause stops it", retireNow().paused(), aWorld().completed(), v1alpha1.ConditionRollbackAvailable, "True Taken", ""},
+		"StoppedPools":      {"a NodePool that may launch nothing serves nobody", aMigration().rollBack(), aWorld().leading(), v1alpha1.ConditionSingleScaler, "True ClusterAutoscalerServes", ""},
+		"HalfStopped":       {"one that still may does", aMigration().rollBack(), aWorld().halted().serve("batch", ""), v1alpha1.ConditionSingleScaler, "True HandingOver", "Served by Karpenter: batch."},
 		"NoEngine":          {"it is not installed", aMigration(), aWorld(), v1alpha1.ConditionProvisionerReady, "False NotYet", "not installed"},
 		"EngineWithoutAWS":  {"an engine without a queue is not ready", aMigration(), aWorld().engineRunning(), v1alpha1.ConditionProvisionerReady, "False NotYet", ""},
 		"Engine":            {"all of it works", aMigration(), aWorld().engineInstalled(), v1alpha1.ConditionProvisionerReady, "True Installed", ""},
@@ -129,6 +159,8 @@ func TestConditionsSayWhy(t *testing.T) {
 		})
 	}
 }
+
+func deleted(m migrationOf) migrationOf { m.m.DeletionTimestamp = stamp(noon); return m }
 
 func TestConditionsAreNotReadBack(t *testing.T) {
 	lying := aMigration()

@@ -156,12 +156,20 @@ func FuzzNext(f *testing.F) {
 // BenchmarkNext decides at 1,000 nodes. Budget: 25 ms. It comes from the pace: a migration at work is looked at every two
 // seconds (soon), and the planner should take about one percent of that on a small machine; the rest is for AWS and the API server.
 func BenchmarkNext(b *testing.B) {
-	m, s := largeWorld(1000)
-	migration, w := m.build(), s.build()
-	b.ReportAllocs()
-	for b.Loop() {
-		if d := Next(migration, w, noon); len(d.Actions) == 0 {
-			b.Fatal("a world in the middle of shifting has something to do")
-		}
+	worlds := map[string]func() (migrationOf, *scene){
+		"Shifting":    func() (migrationOf, *scene) { return largeWorld(1000) },
+		"RollingBack": func() (migrationOf, *scene) { return largeWayBack(1000) },
+	}
+	for name, world := range worlds {
+		b.Run(name, func(b *testing.B) {
+			m, s := world()
+			migration, w := m.build(), s.build()
+			b.ReportAllocs()
+			for b.Loop() {
+				if d := Next(migration, w, noon); len(d.Actions) == 0 {
+					b.Fatal("a world in the middle of something has something to do")
+				}
+			}
+		})
 	}
 }

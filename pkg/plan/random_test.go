@@ -295,3 +295,23 @@ func largeWorld(nodes int) (migrationOf, *scene) {
 	m.m.Spec.Strategy.MaxUnavailableNodes = &v
 	return m, s
 }
+
+// largeWayBack is the moment in which so many nodes have come back and none stands for anybody yet.
+func largeWayBack(nodes int) (migrationOf, *scene) {
+	s := aWorld()
+	for i := range nodes - len(s.w.Nodes) {
+		s.join([]string{"general", "batch"}[i%2])
+	}
+	s.shifting().emptied("general", "batch").stillOnly()
+	for i := range nodes {
+		s.launch(s.group([]string{"general", "batch"}[i%2]))
+		s.w.Nodes[len(s.w.Nodes)-1].Ready = true
+	}
+	for _, name := range []string{"general", "batch"} {
+		recorded, _ := s.w.Snapshot.Group(name)
+		s.withGroup(name, func(g *inventory.NodeGroup) {
+			g.Min, g.Max, g.Desired, g.SuspendedProcesses = recorded.Group.Min, recorded.Group.Max, recorded.Group.Desired, slices.Clone(quietProcesses)
+		})
+	}
+	return aMigration().rollBack(), s
+}
