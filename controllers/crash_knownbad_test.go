@@ -1,56 +1,137 @@
 package controllers
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
-
-	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
-// TestKnownBad proves that the world notices: with a ledger that forgets, the ending of an instance that reads still show is
-// asked for twice, and AWS chooses the second one among those that are not drained. The same run with a ledger ends right.
-func TestKnownBad(t *testing.T) {
-	t.Parallel()
-	onlyOne := func(m *v1alpha1.Migration) { m.Spec.Strategy.MaxUnavailableNodes = ptr.To(intstr.FromInt32(1)) }
-	w := newWorld(t)
-	if !forgetful(t, w, onlyOne) {
-		t.Fatal("a controller without a ledger broke no promise: this test, or the world's lag, proves nothing")
+// TestCrashKnownBad keeps four bad controllers beside the good one, and shows that the very trials that the good one passes
+// catch each of them.
+func TestCrashKnownBad(t *testing.T) {
+	c := forward(t, testLag)
+	back := backward(t, c.end)
+	cases := map[string]struct {
+		reason string
+		spoil  func(*world)
+		trials []trial
+		at     string // the trials' names end with it
+		want   string
+	}{
+		"DeltaSizes": {
+			reason: "a size that is asked for as a difference is asked for twice when the answer is lost",
+			spoil:  inPlaceOfGroups(func(p ports) NodeGroups { return deltas{p} }),
+			trials: lostReplies("back", back), at: "SetSize", want: "group",
+		},
+		"BelievesStatus": {
+			reason: "what was written down before it was made is taken for made",
+			spoil:  inPlaceOfGroups(func(p ports) NodeGroups { return believer{p} }),
+			trials: once("forward", c), want: "missing: ",
+		},
+		"NoFreshnessGuard": {
+			reason: "reads still show an instance whose end was asked for: it is asked for again, and AWS ends another one",
+			spoil:  func(w *world) { w.before = w.forget },
+			trials: lostReplies("forward", c)[:1], want: "AWS ended",
+		},
+		"EndsWithoutLooking": {
+			reason: "an answer that is lost is taken for a call that was not made",
+			spoil:  inPlaceOfGroups(func(p ports) NodeGroups { return impatient{p} }),
+			trials: lostReplies("forward", c), at: "EndInstances", want: "AWS ended",
+		},
 	}
-	if !strings.Contains(w.broken[0], "AWS ended") {
-		t.Errorf("the first broken promise is %q, want an instance that AWS chose", w.broken[0])
-	}
-	w = newWorld(t)
-	if wrong := rightEnd(w, migrate(t, w, onlyOne)); len(wrong) > 0 {
-		t.Errorf("with its ledger:\n%s", strings.Join(wrong, "\n"))
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, x := range tc.trials {
+				if !strings.HasSuffix(x.name, tc.at) {
+					continue
+				}
+				good := x.set
+				x.set = func(w *world) {
+					if good != nil {
+						good(w)
+					}
+					tc.spoil(w)
+				}
+				wrong := x.run(t, &crashReport{})
+				if i := slices.IndexFunc(wrong, func(s string) bool { return strings.Contains(s, tc.want) }); i >= 0 {
+					t.Logf("%s: caught by %q: %.200s", tc.reason, x.name, wrong[i])
+					return
+				}
+			}
+			t.Errorf("%s: none of %d trials notices", tc.reason, len(tc.trials))
+		})
 	}
 }
 
-// forgetful runs a controller whose ledger is emptied before every look, and says whether a promise was broken.
-func forgetful(t *testing.T, w *world, mutate ...func(*v1alpha1.Migration)) bool {
-	t.Helper()
-	apply(t, w, mutate...)
-	r := w.reconciler()
-	for range 400 {
-		m := get(t, w)
-		m.Status.Operations = nil
-		w.must(w.c.updateStatus(m))
-		if _, _, crashed := reconcileOnce(r); crashed {
-			r = w.reconciler()
+// inPlaceOfGroups gives every process another port of the node groups.
+func inPlaceOfGroups(of func(ports) NodeGroups) func(*world) {
+	return func(w *world) {
+		w.spoil = func(r *Reconciler) {
+			r.Observer.NodeGroupsOf = func(string) NodeGroups { return of(ports{w}) }
 		}
-		if len(w.broken) > 0 {
-			return true
-		}
-		if meta.IsStatusConditionTrue(get(t, w).Status.Conditions, v1alpha1.ConditionReady) {
-			return false
-		}
-		w.advance(time.Second)
 	}
-	return false
+}
+
+// forget empties the ledger.
+func (w *world) forget() {
+	m := w.migration().DeepCopy()
+	m.Status.Operations = nil
+	w.c.put(m)
+}
+
+// deltas changes desired by what is missing in what was read.
+type deltas struct{ ports }
+
+func (d deltas) SetSize(_ context.Context, of inventory.NodeGroup, minimum, maximum, desired int32) error {
+	return d.onGroup("SetSize", of.AutoScalingGroup, func(g *inventory.NodeGroup) error {
+		g.Min, g.Max, g.Desired = minimum, maximum, g.Desired+desired-of.Desired
+		return nil
+	})
+}
+
+// believer shows the groups as the status says that they are.
+type believer struct{ ports }
+
+func (b believer) List(ctx context.Context, also ...string) ([]inventory.NodeGroup, error) {
+	shown, err := b.ports.List(ctx, also...)
+	out := slices.Clone(shown)
+	for i := range out {
+		out[i] = copyGroup(out[i])
+		for _, op := range b.w.migration().Status.Operations {
+			kind, target, _ := strings.Cut(op.ID, "/")
+			if target == out[i].AutoScalingGroup {
+				believe(&out[i], kind, strings.Split(op.Detail, ":"))
+			}
+		}
+	}
+	return out, err
+}
+
+func believe(g *inventory.NodeGroup, kind string, names []string) {
+	switch kind {
+	case "DisablePolicies":
+		for i := range g.ScalingPolicies {
+			g.ScalingPolicies[i].Active = g.ScalingPolicies[i].Active && !slices.Contains(names, g.ScalingPolicies[i].Name)
+		}
+	case "DeleteScheduledActions":
+		g.ScheduledActions = slices.DeleteFunc(g.ScheduledActions, func(s inventory.ScheduledAction) bool { return slices.Contains(names, s.Name) })
+	}
+}
+
+// impatient asks again at once for the end of instances, as an SDK does by itself.
+type impatient struct{ ports }
+
+func (p impatient) EndInstances(ctx context.Context, asg string, ids []string) error {
+	err := p.ports.EndInstances(ctx, asg, ids)
+	if err != nil {
+		err = p.ports.EndInstances(ctx, asg, ids)
+	}
+	return err
 }
 
 func TestNothingIsWrittenWhenThereIsNothingToDo(t *testing.T) {

@@ -26,6 +26,10 @@ import (
 // mostLooks bounds a run: a clean one needs well under two hundred.
 const mostLooks = 1500
 
+// afresh is what an end of the process may cost a pool without a scaler, beside the time until there is a new one: that one
+// asks again for what was asked for and is not to be seen yet, but not at once.
+const afresh = 2 * time.Second
+
 type crash struct{}
 
 // migrate applies a Migration and reconciles until it is Ready, starting a new process whenever one ends.
@@ -111,6 +115,12 @@ func (w *world) user(change func(*v1alpha1.Migration)) {
 	}
 }
 
+// restart is the time until there is another process.
+func (w *world) restart() {
+	w.patience += time.Second + afresh
+	w.advance(time.Second)
+}
+
 // drive reconciles until the Migration is as wanted, for so many looks at most, in a new process at first and whenever one
 // ends.
 func (w *world) drive(wanted place, looks int) error {
@@ -131,7 +141,7 @@ func (w *world) drive(wanted place, looks int) error {
 			wait = time.Second
 		}
 		if err != nil || crashed {
-			w.patience += wait // for so long nobody was there to do anything
+			w.patience += wait + afresh
 		}
 		w.advance(min(max(wait, tick), 5*time.Second))
 	}
@@ -183,6 +193,7 @@ type course struct {
 	// points are the worlds at every moment at which a process can end: before and after every write. looks are those at
 	// the beginning of every look.
 	points, looks []*world
+	names         []string // of what is written at each point
 	wanted        place
 	portrait      []string
 }
@@ -192,7 +203,10 @@ type course struct {
 func walk(t *testing.T, w *world, wanted place) course {
 	t.Helper()
 	c := course{start: w.fork(t), end: w, wanted: wanted}
-	w.hook = func(string, bool) error { c.points = append(c.points, w.fork(t)); return nil }
+	w.hook = func(name string, _ bool) error {
+		c.points, c.names = append(c.points, w.fork(t)), append(c.names, name)
+		return nil
+	}
 	w.before = func() { c.looks = append(c.looks, w.fork(t)) }
 	err := w.drive(wanted, mostLooks)
 	w.hook, w.before = nil, nil
@@ -232,8 +246,7 @@ type trial struct {
 // run begins a new process in the world of the trial, and says what is wrong at the end.
 func (x trial) run(t *testing.T, report *crashReport) []string {
 	w := x.from.fork(t)
-	w.patience += time.Second
-	w.advance(time.Second) // a process takes a while to come
+	w.restart()
 	if x.set != nil {
 		x.set(w)
 	}

@@ -53,7 +53,7 @@ func once(name string, c course) []trial {
 	var out []trial
 	for n, from := range c.points {
 		out = append(out, trial{
-			name: fmt.Sprintf("%s, ended at point %d", name, n), from: from, wanted: c.wanted, portrait: c.portrait,
+			name: fmt.Sprintf("%s, ended at point %d, at %s", name, n, c.names[n]), from: from, wanted: c.wanted, portrait: c.portrait,
 			counts: func(r *crashReport) *int { return &r.CrashPoints },
 		})
 	}
@@ -87,7 +87,7 @@ func lostReplies(name string, c course) []trial {
 	var out []trial
 	for n := range len(c.points) / 2 {
 		out = append(out, trial{
-			name: fmt.Sprintf("%s, reply %d lost", name, n), from: c.start, wanted: c.wanted, portrait: c.portrait,
+			name: fmt.Sprintf("%s, reply %d lost, of %s", name, n, c.names[2*n]), from: c.start, wanted: c.wanted, portrait: c.portrait,
 			set:    func(w *world) { w.hook = loseReply(n) },
 			counts: func(r *crashReport) *int { return &r.LostReplies },
 		})
@@ -100,7 +100,7 @@ func rollbacks(c, back course) []trial {
 	var out []trial
 	for n, from := range c.points {
 		out = append(out, trial{
-			name: fmt.Sprintf("rolled back at point %d", n), from: from, wanted: isRolledBack, portrait: back.portrait,
+			name: fmt.Sprintf("rolled back at point %d, at %s", n, c.names[n]), from: from, wanted: isRolledBack, portrait: back.portrait,
 			set:    func(w *world) { w.user(rollBack) },
 			counts: func(r *crashReport) *int { return &r.RollbackPoints },
 		})
@@ -190,8 +190,7 @@ func (w *world) turn(change func(*v1alpha1.Migration), wanted place, looks int) 
 	if err := w.drive(wanted, looks); err != nil && looks == mostLooks {
 		w.breaks("after a change of direction: %v", err)
 	}
-	w.patience += time.Second // the process that ends here
-	w.advance(time.Second)
+	w.restart()
 }
 
 // deletions of the Migration come to rest as a pause does.
@@ -263,11 +262,11 @@ func (w *world) otherLeader(n int) func(string, bool) error {
 		other := w.reconciler()
 		for range looks {
 			if _, err, _ := reconcileOnce(other); err != nil {
-				w.patience += time.Second
+				w.patience += afresh
 			}
 			w.advance(2 * time.Second)
 		}
-		w.patience += time.Second
+		w.patience += afresh
 		return nil
 	}
 }

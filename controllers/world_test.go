@@ -70,6 +70,7 @@ type world struct {
 	longest  time.Duration            // the longest of those times
 	patience time.Duration            // how long a pool may be without one here
 	before   func()                   // called before every look
+	spoil    func(*Reconciler)        // makes a bad controller of a new process
 	writes   int                      // effects so far, of every port and of the status
 	calls    map[string]int
 	hook     func(name string, after bool) error
@@ -271,7 +272,7 @@ func (w *world) halts() bool {
 func (w *world) reconciler() *Reconciler {
 	p := ports{w}
 	clock := func() time.Time { return w.now }
-	return &Reconciler{
+	r := &Reconciler{
 		Recorder: events.NewFakeRecorder(10000), Options: Options{Namespace: "castoff-system"},
 		Observer: &Observer{
 			Client: w.c, Live: w.c, Clock: clock, CABundle: []byte(testCA),
@@ -282,6 +283,10 @@ func (w *world) reconciler() *Reconciler {
 			},
 		},
 	}
+	if w.spoil != nil {
+		w.spoil(r)
+	}
+	return r
 }
 
 // nodes are all nodes, as they are stored: to be looked at, not to be changed.
