@@ -91,6 +91,19 @@ func TestAssessing(t *testing.T) {
 			world:  aWorld().shifting().draining("general-0", 1).with(func(w *World) { w.SnapshotProblem = "gone" }),
 			want:   decided{phase: v1alpha1.PhaseShifting, blockers: []string{"Block SnapshotUnusable migration/prod"}},
 		},
+		"SnapshotIsUnusableForLong": {
+			reason:    "what is held stays held, or a pool that Karpenter serves would get a second scaler",
+			migration: taken(aMigration()),
+			world: aWorld().shifting().withAutoscaler(func(a *inventory.Autoscaler) { a.LeaseRenewed = noon.Add(-leaseRenewal) }).
+				with(func(w *World) { w.SnapshotProblem = "gone" }),
+			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"HoldLease kube-system/cluster-autoscaler"}, blockers: []string{"Block SnapshotUnusable migration/prod"}},
+		},
+		"NoSnapshotEver": {
+			reason: "without one nothing was taken over, so nothing is held",
+			world: aWorld().withAutoscaler(func(a *inventory.Autoscaler) { a.LeaseHolder = v1alpha1.LeaseIdentity }).
+				with(func(w *World) { w.SnapshotProblem = "gone" }),
+			want: decided{phase: v1alpha1.PhaseAssessing, blockers: []string{"Block SnapshotUnusable migration/prod"}},
+		},
 		"FindingsAfterTheSnapshot": {
 			reason: "once the snapshot is there the start is over; what blocks stops at the hand-over instead",
 			world:  aWorld().snapshotTaken().found(barePod),
@@ -100,3 +113,6 @@ func TestAssessing(t *testing.T) {
 		},
 	})
 }
+
+// taken: the status says that there is a snapshot.
+func taken(m migrationOf) migrationOf { m.m.Status.Snapshot = &v1alpha1.SnapshotReference{}; return m }

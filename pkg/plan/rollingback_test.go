@@ -332,6 +332,14 @@ func TestRollingBackWaits(t *testing.T) {
 			}),
 			want: backwards([]string{"ResumeProcesses general Launch"}),
 		},
+		"NotRecorded": {
+			reason: "a group that came to the pool after the snapshot has no size to go back to",
+			world: aWorld().returned().with(func(w *World) {
+				w.Pools[0].NodeGroups = append(slices.Clone(w.Pools[0].NodeGroups), "late")
+				w.Groups = append(w.Groups, inventory.NodeGroup{Name: "late", AutoScalingGroup: "late", Max: 5, SuspendedProcesses: []string{processLaunch}})
+			}),
+			want: backwards(stoppedPools),
+		},
 		"LaunchWasSuspended": {
 			reason: "unless it might not before either",
 			world: aWorld().returned().with(func(w *World) {

@@ -45,6 +45,8 @@ type walk struct {
 	groups      []inventory.NodeGroup
 	autoscalers []inventory.Autoscaler
 	stale       int
+	// fail ends the walk.
+	fail func(format string, args ...any)
 	// said is what each look asked for, for whoever reads a failure.
 	said     []string
 	repeats  int
@@ -54,7 +56,7 @@ type walk struct {
 }
 
 func aWalk(t *testing.T, seed int64, m migrationOf, s *scene) *walk {
-	k := &walk{t: t, r: rand.New(rand.NewSource(seed)), m: m.m, truth: s, now: noon, unserved: map[string]int{}}
+	k := &walk{t: t, r: rand.New(rand.NewSource(seed)), m: m.m, truth: s, now: noon, unserved: map[string]int{}, fail: t.Fatalf}
 	k.alone = !slices.ContainsFunc(s.w.Autoscalers, func(a inventory.Autoscaler) bool { return a.Replicas > 0 })
 	k.see()
 	return k
@@ -65,7 +67,7 @@ func (k *walk) faulty() *walk { k.faults = true; return k }
 // fatal names the walk that led here.
 func (k *walk) fatal(format string, args ...any) {
 	k.t.Helper()
-	k.t.Fatalf(format+"\nthe last looks:\n%s", append(args, strings.Join(k.said[max(0, len(k.said)-14):], "\n"))...)
+	k.fail(format+"\nthe last looks:\n%s", append(args, strings.Join(k.said[max(0, len(k.said)-14):], "\n"))...)
 }
 
 // see reads the groups and the Cluster Autoscalers.
@@ -148,7 +150,7 @@ func (k *walk) try(a Action) {
 		k.truth.effect(a, k.now)
 		k.move(a)
 	}
-	if l, ok := a.(Ledgered); ok && (fault == 2 || fault == 3) {
+	if l, ok := a.(Ledgered); ok && (fault == 2 || fault == 3) { // the call failed, or only its reply was lost
 		kind, target, _ := l.Entry()
 		for i := range k.m.Status.Operations {
 			if k.m.Status.Operations[i].ID == kind+"/"+target {

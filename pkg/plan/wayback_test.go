@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // worlds are how many different clusters the way back is walked in, from every point of the way there.
@@ -93,6 +94,116 @@ func TestFlips(t *testing.T) {
 			k.settles()
 		default:
 			k.rollsBack()
+		}
+	}
+}
+
+// TestWalksNotice proves that a walk notices what it is about: each of these actions breaks a promise in its world.
+func TestWalksNotice(t *testing.T) {
+	comingBack := aWorld().handedOver().withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas = 1 })
+	np := aTarget("general").NodePool
+	cases := map[string]struct {
+		reason string
+		world  *scene
+		action Action
+	}{
+		"Start":      {"two scalers", aWorld().handedOver(), StartAutoscaler{Autoscaler: anAutoscaler("cluster-autoscaler"), Replicas: 1}},
+		"LetGo":      {"two scalers", comingBack, LetGoLease{}},
+		"Serve":      {"two scalers", aWorld().quiet(), EnsureNodePool{NodePool: &np}},
+		"ServeAgain": {"two scalers", aWorld().leading(), EnsureNodePool{NodePool: &np}},
+		"EndClaim":   {"pods end with their node", aWorld().cordoned().draining("node-of-general-claim1", 1), EndNodeClaim{NodeClaim: "general-claim1", Node: "node-of-general-claim1"}},
+		"End":        {"pods end with their node", aWorld().shifting().draining("general-0", 1), EndInstances{Group: "general", IDs: []string{"i-general-0"}}},
+		"Size":       {"AWS chooses whom to end", aWorld().shifting(), SetGroupSize{Group: *aWorld().group("general"), Max: 10, Desired: 2}},
+		"NodePool":   {"all of its nodes are drained at once", aWorld().cordoned(), DeleteNodePool{NodePool: "general"}},
+		"Uninstall":  {"nobody ends the instances", aWorld().cordoned(), UninstallEngine{}},
+		"Group":      {"its instances end with it", aWorld().shifting(), DeleteGroup{Group: *aWorld().group("general")}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := aWalk(t, 1, aMigration(), tc.world)
+			noticed := false
+			k.fail = func(string, ...any) { noticed = true }
+			if k.forbid(tc.action); !noticed {
+				t.Errorf("%s: %s passes", tc.reason, tell(tc.action))
+			}
+		})
+	}
+	judged := map[string]struct {
+		reason string
+		world  *scene
+		looks  int
+		asks   []Action
+	}{
+		"Twice":     {"a pool is served twice", aWorld().handedOver().withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas, a.Pods, a.LeaseHolder = 1, 1, "ca" }), 1, nil},
+		"Nobody":    {"a pool is served by nobody for long", aWorld().halted(), mostUnserved + 1, nil},
+		"ForEver":   {"the same is asked for for ever", aWorld().handedOver(), mostRepeats + 2, []Action{LetGoLease{}}},
+		"NotForgot": {"or ever in turns", aWorld().handedOver(), mostRepeats + 2, []Action{EvictPods{}, LetGoLease{}}},
+	}
+	for name, tc := range judged {
+		t.Run(name, func(t *testing.T) {
+			k := aWalk(t, 1, aMigration(), tc.world)
+			noticed := 0
+			k.alone, k.fail = false, func(string, ...any) { noticed++ }
+			for i := range tc.looks {
+				if noticed > 0 {
+					t.Fatalf("%s: noticed after %d looks already", tc.reason, i)
+				}
+				k.said = append(k.said, "12:00:00 Shifting")
+				k.judge(Decision{Actions: tc.asks})
+			}
+			if noticed == 0 {
+				t.Errorf("%s, and nobody says so", tc.reason)
+			}
+		})
+	}
+}
+
+// TestEndsNotice proves that the ends are looked at: each change of a world at its end is found.
+func TestEndsNotice(t *testing.T) {
+	restored := map[string]func(*scene){
+		"Min":         func(s *scene) { s.group("general").Min = 0 },
+		"Max":         func(s *scene) { s.group("general").Max = 0 },
+		"Desired":     func(s *scene) { s.group("general").Desired = 0 },
+		"Processes":   func(s *scene) { s.group("general").SuspendedProcesses = []string{"Launch"} },
+		"Policy":      func(s *scene) { s.group("general").ScalingPolicies[0].Active = false },
+		"Schedule":    func(s *scene) { s.group("general").ScheduledActions = nil },
+		"Rebalance":   func(s *scene) { s.group("general").CapacityRebalance = true },
+		"Lifetime":    func(s *scene) { s.group("general").MaxInstanceLifetime = 1 },
+		"Replicas":    func(s *scene) { s.w.Autoscalers[0].Replicas = 0 },
+		"Lease":       func(s *scene) { s.w.Autoscalers[0].LeaseHolder = v1alpha1.LeaseIdentity },
+		"Label":       func(s *scene) { s.node("batch-0").Labels["castoff.sh/scaler"] = "karpenter" },
+		"Annotation":  func(s *scene) { s.node("batch-0").Annotations["castoff.sh/held-by"] = "castoff" },
+		"Taint":       func(s *scene) { fenceIt(s.node("batch-0")); clear(s.node("batch-0").Labels) },
+		"Cordon":      func(s *scene) { s.node("batch-0").Unschedulable = true },
+		"UsersLabel":  func(s *scene) { delete(s.node("batch-0").Labels, "team") },
+		"NodePool":    func(s *scene) { s.serve("general", "") },
+		"NodeClass":   func(s *scene) { s.nodeClass("general") },
+		"NodeClaim":   func(s *scene) { s.claim("general") },
+		"Canary":      func(s *scene) { s.canary("general", 0, running) },
+		"Release":     func(s *scene) { s.w.Engine.Release = inventory.ReleaseDeployed },
+		"ReleaseGone": func(s *scene) { s.w.Snapshot.Before.Release = true },
+		"CRDs":        func(s *scene) { s.w.Engine.CRDs = true },
+		"Queue":       func(s *scene) { s.w.Interruption.Made = []string{"queue"} },
+		"Roles":       func(s *scene) { s.w.Identity.Made = []string{"role"} },
+	}
+	end := func() *scene { return aWorld().scaled("general", "cpu", "night").rolledBack() }
+	if wrong := notRestored(end().w); len(wrong) > 0 {
+		t.Fatalf("a world that was rolled back is one: %v", wrong)
+	}
+	for name, change := range restored {
+		s := end()
+		change(s)
+		if len(notRestored(s.w)) == 0 {
+			t.Errorf("%s: RolledBack, and nobody notices", name)
+		}
+	}
+	if wrong := notCompleted(aWorld().completed().w); len(wrong) > 0 || len(notCompleted(aWorld().shifting().w)) == 0 {
+		t.Errorf("a completed world is one, and a shifting one is not: %v", wrong)
+	}
+	for name, s := range map[string]*scene{"Fenced": aWorld().shifting(), "Nobody": aWorld().halted(), "Both": aWorld().leading().serve("general", "")} {
+		k := aWalk(t, 1, aMigration(), s)
+		if k.alone = false; len(k.notSettled()) == 0 {
+			t.Errorf("%s: at rest, and nobody notices", name)
 		}
 	}
 }
