@@ -12,7 +12,11 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
+
+// deleteRight says where castoff's right to delete comes from: only whoever wants the deletion gives it.
+const deleteRight = " (chart value clusterAutoscaler.delete, and the names beside it)"
 
 // Delete removes a Cluster Autoscaler that is stopped: its Lease, if castoff holds it, and the Deployment that was seen. What is
 // gone already is fine. *RunningError means that it has replicas, *ReplacedError that it is not the Deployment that was seen.
@@ -55,5 +59,5 @@ func (c *Client) deleteLease(ctx context.Context, a inventory.Autoscaler) error 
 func (c *Client) remove(ctx context.Context, object client.Object, resource string) error {
 	err := c.client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: ptr.To(object.GetUID()), ResourceVersion: ptr.To(object.GetResourceVersion())})
-	return wrap(client.IgnoreNotFound(err), "delete", resource, client.ObjectKeyFromObject(object).String())
+	return kubeapi.Wrap(client.IgnoreNotFound(err), "delete", resource, client.ObjectKeyFromObject(object).String(), deleteRight)
 }
