@@ -121,10 +121,17 @@ func same(r inventory.NodeSnapshot, n inventory.Node) bool {
 
 // missingNodes were recorded, are gone, and nobody stands for them yet.
 func missingNodes(l look, g inventory.GroupSnapshot) []inventory.NodeSnapshot {
+	there, stoodFor := map[string]inventory.Node{}, map[string]bool{}
+	for _, n := range l.Nodes {
+		there[n.Name], stoodFor[n.Annotations[v1alpha1.AnnotationRestoredFrom]] = n, true
+		if n.InstanceID != "" {
+			there[n.InstanceID] = n
+		}
+	}
 	out := slices.DeleteFunc(slices.Clone(g.Nodes), func(r inventory.NodeSnapshot) bool {
-		return slices.ContainsFunc(l.Nodes, func(n inventory.Node) bool {
-			return same(r, n) || n.Annotations[v1alpha1.AnnotationRestoredFrom] == r.Name
-		})
+		byName, named := there[r.Name]
+		byID, found := there[r.InstanceID]
+		return stoodFor[r.Name] || (named && same(r, byName)) || (found && same(r, byID))
 	})
 	slices.SortFunc(out, func(a, b inventory.NodeSnapshot) int { return cmp.Compare(a.Name, b.Name) })
 	return out
