@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,84 @@ func TestFlips(t *testing.T) {
 			k.rollsBack()
 		}
 	}
+}
+
+// meddling is what users, GitOps and AWS do while castoff is at work, and what castoff has to cope with by itself.
+var meddling = []func(*walk){
+	func(k *walk) { // GitOps scales Cluster Autoscaler up; whoever sees castoff's word scales it down again
+		k.truth.withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas = 1 })
+	},
+	func(k *walk) { k.truth.w.Engine.ReadyReplicas = 0 },
+	func(k *walk) { k.truth.w.Engine.ReadyReplicas = k.truth.w.Engine.Replicas },
+	func(k *walk) { k.truth.w.PendingPods = k.r.Intn(3) },
+	func(k *walk) { anyGroup(k.r, k.truth).SuspendedProcesses = nil },
+	func(k *walk) { // an instance dies
+		g := anyGroup(k.r, k.truth)
+		if len(g.Instances) > 0 && g.Name != "system" {
+			id := g.Instances[k.r.Intn(len(g.Instances))].ID
+			g.Instances = slices.DeleteFunc(slices.Clone(g.Instances), func(i inventory.Instance) bool { return i.ID == id })
+			k.truth.w.Nodes = slices.DeleteFunc(slices.Clone(k.truth.w.Nodes), func(n inventory.Node) bool { return n.InstanceID == id })
+		}
+	},
+	func(k *walk) { // a pod of Karpenter's
+		if k.serving("general") {
+			k.truth.claim("general")
+		}
+	},
+	func(k *walk) { // somebody deletes a NodePool that has no node
+		if np := k.truth.w.Engine.NodePools; len(np) > 0 && len(k.truth.w.Engine.NodeClaims) == 0 {
+			k.truth.effect(DeleteNodePool{NodePool: np[0].Name}, k.now)
+		}
+	},
+	func(k *walk) { // somebody uncordons everything
+		for i := range k.truth.w.Nodes {
+			k.truth.w.Nodes[i].Unschedulable = false
+		}
+	},
+}
+
+// calm ends the meddling: the engine runs, pods have their nodes, and who scaled Cluster Autoscaler up against castoff's word scales
+// it down where castoff says so.
+func (k *walk) calm() *walk {
+	k.truth.w.Engine.ReadyReplicas, k.truth.w.PendingPods = k.truth.w.Engine.Replicas, 0
+	return k
+}
+
+// TestMeddling: whatever happens in between, the wanted end is reached once it is calm. Two scalers by somebody else's hand are
+// theirs; castoff's own actions never bring them about.
+func TestMeddling(t *testing.T) {
+	for seed := range int64(300) {
+		r := rand.New(rand.NewSource(seed))
+		k := aWalk(t, seed, aMigration().soak(shortSoak), aVariedWorld(rand.New(rand.NewSource(seed)))).faulty()
+		k.said = append(k.said, fmt.Sprintf("world %d", seed))
+		for range 2 + r.Intn(10) {
+			direction := []func() *walk{k.forward, k.forward, k.settle, k.back}[r.Intn(4)]
+			direction().steps(1 + r.Intn(20))
+			meddling[r.Intn(len(meddling))](k)
+		}
+		k.calm().arrives([]v1alpha1.Phase{v1alpha1.PhaseCompleted, v1alpha1.PhasePaused, v1alpha1.PhaseRolledBack}[r.Intn(3)])
+	}
+}
+
+// arrives goes to an end in a world in which somebody meddled, and heeds what castoff asks of a human.
+func (k *walk) arrives(phase v1alpha1.Phase) {
+	k.t.Helper()
+	map[v1alpha1.Phase]func() *walk{v1alpha1.PhaseCompleted: k.forward, v1alpha1.PhasePaused: k.settle, v1alpha1.PhaseRolledBack: k.back}[phase]()
+	for range mostSteps {
+		d := k.step()
+		if d.Rested && d.Phase == phase {
+			return
+		}
+		for _, b := range d.Blockers {
+			switch b.Reason {
+			case v1alpha1.ReasonTwoScalers:
+				k.truth.withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas = 0 })
+			case "AutoscalerStoppedAgain":
+				k.truth.withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas = 1 })
+			}
+		}
+	}
+	k.fatal("not at rest in %s after %d looks", phase, mostSteps)
 }
 
 // TestWalksNotice proves that a walk notices what it is about: each of these actions breaks a promise in its world.
