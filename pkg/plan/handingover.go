@@ -88,7 +88,10 @@ func release(o *outcome, led *ledger, l look) bool {
 		switch {
 		case !manages(a, l):
 			continue
-		case starting(led, a, l.now): // the way back was broken off just then
+		case starting(led, a, l.now) && !standby(a): // the way back was broken off just then
+			if a.Stopped() && a.LeaderElect {
+				o.act(HoldLease{Lease: a.Lease}) // whether or not it still comes, it comes as a standby
+			}
 			o.wait("AutoscalerStarting", "deployment/"+a.Deployment.String(), "It was asked to run a moment ago, and is stopped once that is seen.")
 			released = false
 			continue

@@ -52,6 +52,15 @@ func mendEngine(l look) outcome {
 		o.warn("InterruptionNotReady", "queue/"+l.Interruption.QueueName, "What tells Karpenter of interruptions has gone and is being made again: "+list(l.Interruption.Missing)+".")
 		o.act(EnsureInterruption{})
 	}
+	for _, p := range l.pools {
+		if p.target == nil {
+			continue
+		}
+		if _, ok := nodeClass(l, p.target.NodeClass.Name); !ok {
+			o.warn("NodeClassGone", "ec2nodeclass/"+p.target.NodeClass.Name, "The class of a NodePool that serves was deleted; it is made again.")
+			o.act(EnsureNodeClass{NodeClass: &p.target.NodeClass})
+		}
+	}
 	if l.Engine.ReadyReplicas == 0 {
 		o.act(holdLeases(l).actions...)
 		o.done = false

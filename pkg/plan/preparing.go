@@ -19,13 +19,13 @@ func preparing(_ *ledger, l look) outcome {
 		return o
 	}
 	for _, p := range l.pools {
-		for _, g := range p.groups {
-			quietGroup(&o, l, g)
-		}
-		for _, n := range p.nodes {
+		for _, n := range p.nodes { // first: the marks say that there is something to undo
 			if n.Annotations[v1alpha1.AnnotationLegacy] != p.Name {
 				o.act(MarkNode{Node: n.Name, Pool: p.Name})
 			}
+		}
+		for _, g := range p.groups {
+			quietGroup(&o, l, g)
 		}
 	}
 	o.done = o.idle()

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,10 +37,10 @@ func TestPreparing(t *testing.T) {
 			want:   decided{phase: v1alpha1.PhasePreparing, actions: []string{"SaveSnapshot"}},
 		},
 		"QuietAndMark": {
-			reason: "what resizes a group is stopped, and the legacy nodes are marked; no label, taint or cordon yet",
+			reason: "the legacy nodes are marked, and then what resizes a group is stopped; no label, taint or cordon yet",
 			world:  aWorld().scaled("general", "cpu", "night").snapshotTaken(),
 			want: decided{phase: v1alpha1.PhasePreparing, actions: []string{
-				"DisablePolicies general cpu", "MarkNode general-0 general", "MarkNode general-1 general", "MarkNode general-2 general",
+				"MarkNode general-0 general", "MarkNode general-1 general", "MarkNode general-2 general", "DisablePolicies general cpu",
 				"MarkNode batch-0 batch", "MarkNode batch-1 batch",
 			}},
 		},
@@ -47,8 +48,8 @@ func TestPreparing(t *testing.T) {
 			reason: "a managed node group's effects go to the Auto Scaling group that it owns",
 			world:  aWorld().scaled("batch", "cpu", "night").snapshotTaken(),
 			want: decided{phase: v1alpha1.PhasePreparing, actions: []string{
-				"MarkNode general-0 general", "MarkNode general-1 general", "MarkNode general-2 general", "DisablePolicies eks-batch cpu",
-				"MarkNode batch-0 batch", "MarkNode batch-1 batch",
+				"MarkNode general-0 general", "MarkNode general-1 general", "MarkNode general-2 general",
+				"MarkNode batch-0 batch", "MarkNode batch-1 batch", "DisablePolicies eks-batch cpu",
 			}},
 		},
 		"SchedulesAfterPolicies": {
@@ -56,7 +57,7 @@ func TestPreparing(t *testing.T) {
 			world: aWorld().scaled("general", "cpu", "night").snapshotTaken().withGroup("general", func(g *inventory.NodeGroup) {
 				g.ScalingPolicies[0].Active = false
 			}),
-			want: decided{phase: v1alpha1.PhasePreparing, actions: append([]string{"DeleteScheduledActions general night"}, marks...)},
+			want: decided{phase: v1alpha1.PhasePreparing, actions: slices.Insert(slices.Clone(marks), 3, "DeleteScheduledActions general night")},
 		},
 		"StrangersAreLeft": {
 			reason: "what was made after the snapshot could not be put back, so it is named and left alone",

@@ -112,7 +112,7 @@ func restoreGroups(o *outcome, led *ledger, l look) {
 	for _, p := range l.pools {
 		np, ok := nodePool(l, p.Name)
 		switch {
-		case !ok && taken:
+		case !ok && taken && release(&outcome{}, led, l):
 			serveWith(o, l, p) // a hand-over that was cut in its middle is nearer to its end
 		case ok && !stopped(np) && !still(np):
 			o.act(EnsureNodePool{NodePool: stillNodePool(np)})
@@ -261,6 +261,9 @@ func startAutoscaler(o *outcome, led *ledger, l look, a inventory.Autoscaler, re
 // restoreQuieted gives back what kept the groups from being resized behind castoff's back.
 func restoreQuieted(o *outcome, led *ledger, l look) {
 	for _, p := range l.pools {
+		if undone(p) {
+			continue
+		}
 		for _, g := range p.groups {
 			recorded, ok := l.Snapshot.Group(g.Name)
 			if !ok {
@@ -275,15 +278,28 @@ func restoreQuieted(o *outcome, led *ledger, l look) {
 	}
 }
 
-// resumeProcesses resumes what castoff suspended: it suspends all that it needs to at once, and the ledger has the last names.
+// undone says that nothing of a pool is castoff's any more: its nodes bear no mark, and the mark is the first thing that the way
+// forward writes and the last that the way back takes off. What differs from the snapshot from then on is the user's.
+func undone(p pool) bool {
+	return len(p.nodes) > 0 && !slices.ContainsFunc(p.nodes, func(n inventory.Node) bool { return n.Annotations[v1alpha1.AnnotationLegacy] != "" })
+}
+
+// resumeProcesses resumes what castoff suspended. It suspends all that it needs to at once: most of them suspended together are
+// its doing, though somebody resumed one since; fewer are where the ledger has their names.
 func resumeProcesses(o *outcome, led ledger, g, recorded inventory.NodeGroup) {
-	all := g.Suspends(quietProcesses...)
 	ours := led.names(kindSuspendProcesses, g.AutoScalingGroup)
-	var names []string
+	var all, names []string
 	for _, p := range append(slices.Clone(quietProcesses), processLaunch) {
-		if g.Suspends(p) && !recorded.Suspends(p) && (all || slices.Contains(ours, p)) {
+		if !g.Suspends(p) || recorded.Suspends(p) {
+			continue
+		}
+		all = append(all, p)
+		if slices.Contains(ours, p) {
 			names = append(names, p)
 		}
+	}
+	if 2*len(all) > len(quietProcesses) {
+		names = all
 	}
 	if len(names) > 0 {
 		o.act(ResumeProcesses{Group: g.AutoScalingGroup, Processes: names})
@@ -428,7 +444,7 @@ func removeKarpenter(o *outcome, _ *ledger, l look) {
 		if c.Labels[v1alpha1.LabelPool] == "" {
 			continue
 		}
-		o.wait("NodeClassEnding", "ec2nodeclass/"+c.Name, "Karpenter is letting the class go.")
+		o.wait("NodeClassEnding", "ec2nodeclass/"+c.Name, "Karpenter is letting the class go."+engineDown(l))
 		if c.DeletionTimestamp == nil {
 			o.act(DeleteNodeClass{NodeClass: c.Name})
 		}
@@ -436,7 +452,7 @@ func removeKarpenter(o *outcome, _ *ledger, l look) {
 	if !o.idle() {
 		return
 	}
-	if users := karpenterUsers(l); len(users) > 0 {
+	if users := karpenterUsers(l); len(users) > 0 && !l.Snapshot.Before.Release {
 		o.warn("KarpenterInUse", "release/karpenter", "Karpenter stays, because somebody else uses it: "+list(users)+". Delete those and it goes.")
 		return
 	}
@@ -445,6 +461,14 @@ func removeKarpenter(o *outcome, _ *ledger, l look) {
 		return
 	}
 	uninstall(o, l)
+}
+
+// engineDown says why what only Karpenter can end may not end.
+func engineDown(l look) string {
+	if l.Engine.ReadyReplicas > 0 {
+		return ""
+	}
+	return " None of its pods is Ready, and only they can: mend Deployment karpenter, or take the finalizer karpenter.k8s.aws/termination off the class. " + l.Engine.DeploymentMessage
 }
 
 // karpenterUsers are objects of Karpenter's that castoff did not make.

@@ -37,13 +37,7 @@ func (s *scene) sized() *scene {
 			holdIt(n, n.Group)
 		}
 	})
-	for _, name := range []string{"general", "batch"} {
-		recorded, _ := s.w.Snapshot.Group(name)
-		s.withGroup(name, func(g *inventory.NodeGroup) {
-			g.Min, g.Max, g.Desired, g.SuspendedProcesses = recorded.Group.Min, recorded.Group.Max, recorded.Group.Desired, slices.Clone(quietProcesses)
-		})
-	}
-	return s
+	return s.recordedSizes()
 }
 
 // returned: the nodes came back, and stand for those that were recorded.
@@ -287,6 +281,16 @@ func (s *scene) stillOnly() *scene {
 	return s
 }
 
+// recordedSizes: the groups have their sizes again, and launch.
+func (s *scene) recordedSizes() *scene {
+	for _, recorded := range s.w.Snapshot.Groups {
+		s.withGroup(recorded.Group.Name, func(g *inventory.NodeGroup) {
+			g.Min, g.Max, g.Desired, g.SuspendedProcesses = recorded.Group.Min, recorded.Group.Max, recorded.Group.Desired, slices.Clone(quietProcesses)
+		})
+	}
+	return s
+}
+
 func TestRollingBackWaits(t *testing.T) {
 	inFlight := func(s *scene) *scene { return s.claim("general") }
 	waited := func(d time.Duration) migrationOf {
@@ -317,6 +321,17 @@ func TestRollingBackWaits(t *testing.T) {
 		"CapacityNotYetStuck": {
 			reason: "but it is given its time", migration: waited(calmPatience - time.Second), world: inFlight(aWorld().returned()),
 			want: backwards(nil, "Wait CapacityInFlight nodepool/general"),
+		},
+		"CutInItsMiddle": {
+			reason: "a pool that nobody serves yet is served first: a hand-over that was cut is nearer to its end",
+			world:  aWorld().stilled().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[:1] }).held().inService().recordedSizes(),
+			want:   backwards([]string{"EnsureNodePool batch target-of-batch/guarded"}),
+		},
+		"CutAndTakenBack": {
+			reason: "unless Cluster Autoscaler came back and serves it: a NodePool beside it would be a second scaler",
+			world: aWorld().stilled().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[:1] }).held().inService().recordedSizes().
+				withAutoscaler(itServes).withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas, a.StatusReplicas, a.Pods = 1, 1, 1 }),
+			want: backwards(nil, "Wait NodesReturning nodegroup/general"),
 		},
 		"StoppedAlready": {
 			reason: "a pool that nobody serves is not kept waiting for nodes", world: aWorld().halted().withNode("general-new4", func(n *inventory.Node) { n.Ready = false }),

@@ -87,7 +87,7 @@ func stoppedByUs(led *ledger, l look) bool {
 // starting says that a Cluster Autoscaler was asked to run a moment ago: it may, though it cannot be seen yet.
 func starting(led *ledger, a inventory.Autoscaler, now time.Time) bool {
 	start, asked := led.entry(kindStartAutoscaler, a.Deployment.String())
-	return asked && start.DoneTime == nil && start.StartTime != nil && now.Sub(start.StartTime.Time) < patience
+	return asked && start.DoneTime == nil && start.StartTime != nil && now.Sub(start.StartTime.Time) < soon
 }
 
 // manages says whether a Cluster Autoscaler scales any group of any pool.

@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // rollsBack says that the user asked for the way back.
@@ -21,7 +24,12 @@ func halt(led *ledger, l look) Decision {
 	var o outcome
 	switch {
 	case l.SnapshotProblem != "":
-		o = unusableSnapshot(l)
+		if o = unusableSnapshot(l); rollsBack(l.m) {
+			d.Phase = v1alpha1.PhaseRollingBack
+		}
+		if l.m.DeletionTimestamp != nil {
+			o.block("CannotRest", "migration/"+l.m.Name, "It was deleted and cannot come to rest without its snapshot. To let it go with the cluster as it is: kubectl patch migration "+l.m.Name+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
+		}
 	case rollsBack(l.m):
 		if o = rollingBack(led, l); o.done {
 			d.Phase = v1alpha1.PhaseRolledBack
@@ -73,4 +81,14 @@ func settleWithKarpenter(o *outcome, led *ledger, l look) {
 	if release(o, led, l) {
 		serve(o, l)
 	}
+	for _, p := range l.pools {
+		for _, g := range p.groups {
+			if slices.ContainsFunc(g.Instances, leaving) {
+				o.wait("InstancesLeaving", "nodegroup/"+g.Name, "The last drained instances are on their way out.")
+			}
+		}
+	}
 }
+
+// leaving: Terminating, Terminating:Wait, Terminating:Proceed (Auto Scaling user guide, "instance lifecycle").
+func leaving(i inventory.Instance) bool { return strings.HasPrefix(i.Lifecycle, "Terminating") }

@@ -100,14 +100,14 @@ func TestSettlingFromTheWayBack(t *testing.T) {
 		"Returned": {reason: "the old nodes that came back stay: Karpenter serves beside them and does not consolidate onto them", world: aWorld().returned(), want: paused(guarded)},
 		"Halted":   {reason: "no pool rests without a scaler: Karpenter serves again", world: aWorld().halted(), want: paused(guarded)},
 		"JustStarted": {
-			reason:    "but not while a Cluster Autoscaler may be on its way that nobody sees yet",
+			reason:    "one that may be on its way, and that nobody sees yet, is to come as a standby",
 			migration: aMigration().ledger(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", soon-time.Second)),
-			world:     aWorld().halted().withAutoscaler(down), want: paused(nil, wait, "Wait EffectNotVisible StartAutoscaler/kube-system/cluster-autoscaler"),
+			world:     aWorld().halted().withAutoscaler(down), want: paused([]string{"HoldLease kube-system/cluster-autoscaler"}, wait),
 		},
 		"StartFailed": {
 			reason:    "not even if the call failed: the reply may have been lost",
 			migration: aMigration().ledger(failed(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", time.Second))),
-			world:     aWorld().halted().withAutoscaler(down), want: paused(nil, wait),
+			world:     aWorld().halted().withAutoscaler(down), want: paused([]string{"HoldLease kube-system/cluster-autoscaler"}, wait),
 		},
 		"StartWasLost": {
 			reason:    "after that it was lost, and Karpenter is nearer",
@@ -198,7 +198,8 @@ func TestADeletedMigrationRestsFirst(t *testing.T) {
 		},
 		"Unusable": {
 			reason: "without a way back nobody can say what rest would be", migration: deleted(aMigration().rollBack()), world: aWorld().shifting().with(func(w *World) { w.SnapshotProblem = "gone" }),
-			want: decided{phase: v1alpha1.PhasePaused, blockers: []string{"Block SnapshotUnusable migration/prod"}},
+			want: decided{phase: v1alpha1.PhaseRollingBack, blockers: []string{"Block SnapshotUnusable migration/prod", "Block CannotRest migration/prod"}},
+			says: "finalizers",
 		},
 	})
 	rested := map[string]struct {
@@ -245,7 +246,7 @@ func TestGoingOnAfterTheWayBack(t *testing.T) {
 		"JustStarted": {
 			reason:    "a Cluster Autoscaler that was asked to run a moment ago may run",
 			migration: aMigration().ledger(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", time.Second)),
-			world:     aWorld().halted().withAutoscaler(down), want: hands(nil, "Wait AutoscalerStarting "+caObject, "Wait EffectNotVisible StartAutoscaler/kube-system/cluster-autoscaler"),
+			world:     aWorld().halted().withAutoscaler(down), want: hands([]string{"HoldLease kube-system/cluster-autoscaler"}, "Wait AutoscalerStarting "+caObject),
 		},
 		"LostStart": {
 			reason:    "one whose start was lost does not: the pools have no scaler, so no approval and no finding is waited for",
