@@ -10,7 +10,7 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
-// TestCrashKnownBad keeps four bad controllers beside the good one, and shows that the very trials that the good one passes
+// TestCrashKnownBad keeps bad controllers beside the good one, and shows that the very trials that the good one passes
 // catch each of them.
 func TestCrashKnownBad(t *testing.T) {
 	c := forward(t, testLag)
@@ -36,6 +36,11 @@ func TestCrashKnownBad(t *testing.T) {
 			reason: "reads still show an instance whose end was asked for: it is asked for again, and AWS ends another one",
 			spoil:  func(w *world) { w.before = w.forget },
 			trials: lostReplies("forward", c)[:1], want: "AWS ended",
+		},
+		"NoFence": {
+			reason: "a leader that leads no more writes its ledger over the new one's, and goes on to act",
+			spoil:  func(w *world) { w.c.careless = true },
+			trials: append(staleLeaders("forward", c), staleLeaders("back", back)...), at: "write 4", want: "AWS ended",
 		},
 		"EndsWithoutLooking": {
 			reason: "an answer that is lost is taken for a call that was not made",

@@ -221,11 +221,14 @@ func walk(t *testing.T, w *world, wanted place) course {
 }
 
 // forward is the uninterrupted migration.
-func forward(t *testing.T, lag time.Duration) course {
+func forward(t *testing.T, lag time.Duration, change ...func(*world)) course {
 	t.Helper()
 	w := newWorld(t)
 	w.lag = lag
 	w.live()
+	for _, f := range change {
+		f(w)
+	}
 	apply(t, w)
 	return walk(t, w, isCompleted)
 }
@@ -364,6 +367,7 @@ func TestCrashEverywhere(t *testing.T) {
 		{"crash twice", pairs("forward", c)},
 		{"reply lost", append(lostReplies("forward", c), lostReplies("back", back)...)},
 		{"rollback", rollbacks(c, back)},
+		{"turned in the middle of a look", turns(c, back)},
 		{"crash while rolling back from anywhere", crashesOnTheWayBack(t, c, back)},
 		{"pause", settled(c)},
 		{"pause flipped", append(flips("forward", c, c.portrait), flips("back", back, c.portrait)...)},
@@ -375,4 +379,15 @@ func TestCrashEverywhere(t *testing.T) {
 	} {
 		sweep(t, report, s.kind, s.trials)
 	}
+}
+
+// TestCrashKeepsWhatWasThere: a Karpenter that was there before the migration, with its queue and identities, is there after
+// the way back.
+func TestCrashKeepsWhatWasThere(t *testing.T) {
+	c := forward(t, testLag, func(w *world) { w.rel, w.crds, w.settled.Ready, w.identity.Ready = true, true, true, true })
+	back := backward(t, c.end)
+	if diff := differences(back.portrait, c.start.portrait()); len(diff) > 0 {
+		t.Errorf("the way back does not lead to the beginning:\n%s", strings.Join(diff, "\n"))
+	}
+	sweep(t, &crashReport{}, "crash on the way back", once("back", back))
 }

@@ -60,7 +60,8 @@ func once(name string, c course) []trial {
 	return out
 }
 
-// pairs end the process at a point, and the next one at a later point: at the next one, and at a seeded sample of others.
+// pairs end the process at a point, and the next one at a later point: at the next one, and at a seeded sample of others, or
+// with CRASH_ALL at all of them.
 func pairs(name string, c course) []trial {
 	const others = 2000
 	random := rand.New(rand.NewSource(20261130))
@@ -74,6 +75,12 @@ func pairs(name string, c course) []trial {
 	}
 	for n := range c.points {
 		at(n, 0)
+		for later := 1; later < len(c.points)-n && os.Getenv("CRASH_ALL") != ""; later++ {
+			at(n, later)
+		}
+	}
+	if os.Getenv("CRASH_ALL") != "" {
+		return out
 	}
 	for range others {
 		n := random.Intn(len(c.points))
@@ -193,6 +200,38 @@ func (w *world) turn(change func(*v1alpha1.Migration), wanted place, looks int) 
 	w.restart()
 }
 
+// turns are changes of direction in the middle of a look: the process goes on, and may finish what it is at, and no more.
+func turns(c, back course) []trial {
+	const writes = 6
+	var out []trial
+	for n, from := range c.looks[:len(c.looks)-writes] { // so many are left after each of them
+		for write := range writes {
+			x := trial{
+				name: fmt.Sprintf("rolled back in look %d, at write %d", n, write), from: from, wanted: isRolledBack, portrait: back.portrait,
+				set:    func(w *world) { w.hook = w.userAt(write, rollBack) },
+				counts: func(r *crashReport) *int { return &r.RollbackPoints },
+			}
+			if (n+write)%2 == 0 {
+				x.name, x.wanted, x.portrait = fmt.Sprintf("settled in look %d, at write %d", n, write), isSettled, nil
+				x.set = func(w *world) { w.hook = w.userAt(write, settle) }
+			}
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// userAt lets the user change direction while the n-th write from now is made.
+func (w *world) userAt(n int, change func(*v1alpha1.Migration)) func(string, bool) error {
+	return func(_ string, after bool) error {
+		if n--; n == -1 {
+			w.inFlight = !after
+			w.user(change)
+		}
+		return nil
+	}
+}
+
 // deletions of the Migration come to rest as a pause does.
 func deletions(c course) []trial {
 	var out []trial
@@ -257,7 +296,7 @@ func (w *world) otherLeader(n int) func(string, bool) error {
 		w.hook = nil
 		looks := 30
 		if name != "status" {
-			looks = 2
+			looks = 5
 		}
 		other := w.reconciler()
 		for range looks {

@@ -36,6 +36,8 @@ type store struct {
 	around, aside func(func() error) error
 	// refuse, when it returns an error, answers a call in the store's place; so does fault, for all but writes of a status.
 	refuse, fault func(verb string, o any) error
+	// careless takes any write, whatever the caller has seen.
+	careless bool
 	// pages counts the lists of pods that were answered; page bounds one.
 	pages, page int
 	writes      map[string]int
@@ -243,7 +245,7 @@ func (s *store) locked(o client.Object) (client.Object, error) {
 	if !ok {
 		return nil, apierrors.NewNotFound(resource(o), o.GetName())
 	}
-	if have.GetResourceVersion() != o.GetResourceVersion() {
+	if have.GetResourceVersion() != o.GetResourceVersion() && !s.careless {
 		return nil, apierrors.NewConflict(resource(o), o.GetName(), fmt.Errorf("the object has been modified"))
 	}
 	return have, nil

@@ -139,7 +139,7 @@ func (w *world) mayEvict(n *corev1.Node) {
 	switch {
 	case !n.Spec.Unschedulable || n.Annotations[v1alpha1.AnnotationDraining] == "":
 		w.breaks("eviction from %s, which is not fenced and draining", n.Name)
-	case w.halts():
+	case w.halts() && !w.inFlight:
 		w.breaks("eviction from %s, though the migration is paused", n.Name)
 	case legacy && !w.ca.Stopped() && !standby:
 		w.breaks("eviction from %s beside a running Cluster Autoscaler", n.Name)

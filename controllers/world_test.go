@@ -69,6 +69,7 @@ type world struct {
 	unserved map[string]time.Duration // for how long a pool has had no scaler, this time
 	longest  time.Duration            // the longest of those times
 	patience time.Duration            // how long a pool may be without one here
+	inFlight bool                     // a write that was begun before the user changed direction
 	before   func()                   // called before every look
 	spoil    func(*Reconciler)        // makes a bad controller of a new process
 	writes   int                      // effects so far, of every port and of the status
@@ -189,7 +190,9 @@ func (w *world) point(name string, do func() error) error {
 	if err := w.read(name); err != nil {
 		return err
 	}
-	if err := do(); err != nil {
+	err := do()
+	w.inFlight = false
+	if err != nil {
 		return err
 	}
 	w.judge()
