@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,26 +73,18 @@ func (r *Reconciler) letGo(ctx context.Context, m *v1alpha1.Migration) error {
 	return client.IgnoreNotFound(r.updateMeta(ctx, m))
 }
 
-// record writes the ledger before the first effect outside the cluster's own objects is made, and returns what is stored.
-// Without such an effect the status waits until the actions have been made: one write tells both.
+// record writes the ledger before the first effect is made, and returns what is stored. The write fails for a leader that lost
+// its lead and decided on an old Migration: it makes none of what it decided.
 func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, w plan.World, d plan.Decision) (stored *v1alpha1.Migration, err error) {
 	r.project(m, w, d)
 	r.expect(m, d.Actions)
 	if err := r.writeReport(ctx, m, w); err != nil {
 		return nil, err
 	}
-	if len(d.Actions) > 0 && !slices.ContainsFunc(d.Actions, isLedgered) {
-		return before, nil
-	}
 	if err := r.write(ctx, before, m); err != nil {
 		return nil, err
 	}
 	return m.DeepCopy(), nil
-}
-
-func isLedgered(a plan.Action) bool {
-	_, ok := a.(plan.Ledgered)
-	return ok
 }
 
 // finish reports what became of the actions and says when to look again.

@@ -318,21 +318,27 @@ func TestCompletionTime(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler()
 	m := migration()
-	project := func(status metav1.ConditionStatus) *metav1.Time {
-		r.project(m, plan.World{}, plan.Decision{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: "X"}}})
+	project := func(phase v1alpha1.Phase, status metav1.ConditionStatus) *metav1.Time {
+		r.project(m, plan.World{}, plan.Decision{Phase: phase, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: "X"}}})
 		return m.Status.CompletionTime
 	}
-	if got := project(metav1.ConditionFalse); got != nil {
+	if got := project(v1alpha1.PhaseCompleted, metav1.ConditionFalse); got != nil {
 		t.Errorf("unfinished, completed at %s", got)
 	}
 	at := w.now
-	project(metav1.ConditionTrue)
+	project(v1alpha1.PhaseCompleted, metav1.ConditionTrue)
 	w.now = w.now.Add(time.Hour)
-	if got := project(metav1.ConditionTrue); got == nil || !got.Time.Equal(at) {
+	if got := project(v1alpha1.PhaseCompleted, metav1.ConditionTrue); got == nil || !got.Time.Equal(at) {
 		t.Errorf("completed at %v, want %s: a look an hour later changes nothing", got, at)
 	}
-	if got := project(metav1.ConditionFalse); got != nil {
+	if got := project(v1alpha1.PhaseCompleted, metav1.ConditionFalse); got == nil || !got.Time.Equal(at) {
+		t.Errorf("completed at %v, want %s: a deletion under way does not begin the retention anew", got, at)
+	}
+	if got := project(v1alpha1.PhaseShifting, metav1.ConditionFalse); got != nil {
 		t.Errorf("a group came back, and the migration still is completed at %s", got)
+	}
+	if got := project(v1alpha1.PhaseRolledBack, metav1.ConditionTrue); got == nil || !got.Time.Equal(w.now) {
+		t.Errorf("rolled back at %v, want %s: another Migration may act from then on", got, w.now)
 	}
 }
 
