@@ -224,6 +224,17 @@ func TestInstallingOnceServed(t *testing.T) {
 			}),
 			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"SetGroupSize general 0/10/3"}},
 		},
+		"ClassGone": {
+			reason: "a class that somebody deleted under a NodePool that serves is made again: it could launch nothing",
+			world:  aWorld().handedOver().with(func(w *World) { w.Engine.NodeClasses = w.Engine.NodeClasses[1:] }),
+			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"EnsureNodeClass general", "SetGroupSize general 0/10/3"},
+				blockers: []string{"Warn NodeClassGone ec2nodeclass/general"}},
+		},
+		"NoTarget": {
+			reason: "what could not be translated cannot be made again",
+			world:  aWorld().handedOver().with(func(w *World) { w.Engine.NodeClasses, w.Targets = nil, nil }),
+			want:   decided{phase: v1alpha1.PhaseHandingOver, blockers: []string{"Block NotTranslated pool/general", "Block NotTranslated pool/batch"}},
+		},
 	})
 }
 

@@ -239,6 +239,12 @@ func TestRollingBackFromEveryStage(t *testing.T) {
 			world:  aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.SuspendedProcesses = []string{"AZRebalance"} }).quiet(),
 			want:   backwards([]string{"ResumeProcesses general ReplaceUnhealthy:ScheduledActions:AlarmNotification:InstanceRefresh", allResume[1]}),
 		},
+		"QuietButOne": {
+			reason:    "somebody resumed one of them: the others are castoff's doing all the same, whatever the ledger forgot",
+			world:     aWorld().quiet().withGroup("general", func(g *inventory.NodeGroup) { g.SuspendedProcesses = slices.Clone(quietProcesses[1:]) }),
+			migration: aMigration().ledger(closed(operation("SuspendProcesses/general", processLaunch, time.Minute))),
+			want:      backwards([]string{"ResumeProcesses general ReplaceUnhealthy:ScheduledActions:AlarmNotification:InstanceRefresh", allResume[1]}),
+		},
 		"Released": {
 			reason: "nobody serves: Cluster Autoscaler is started before anything else", migration: byUs, world: aWorld().released(), want: backwards([]string{starts}, "Wait AutoscalerStarting "+caObject),
 		},
@@ -532,6 +538,17 @@ func TestRemovingKarpenter(t *testing.T) {
 			}),
 			want: backwards(nil, "Wait NodeClassEnding ec2nodeclass/general", "Wait NodeClassEnding ec2nodeclass/batch"),
 		},
+		"ClassesWithoutEngine": {
+			reason: "an engine that never ran may be why the user goes back; only it can finalize, and what to do is said",
+			world:  aWorld().unserved().with(func(w *World) { w.Engine.ReadyReplicas, w.Engine.DeploymentMessage = 0, "CrashLoopBackOff" }),
+			want:   backwards([]string{"DeleteNodeClass general", "DeleteNodeClass batch"}, "Wait NodeClassEnding ec2nodeclass/general", "Wait NodeClassEnding ec2nodeclass/batch"),
+			says:   "take the finalizer karpenter.k8s.aws/termination off the class. CrashLoopBackOff",
+		},
+		"UsersWithoutEnd": {
+			reason: "a Karpenter that was there before stays anyway: there is nothing to say of its users",
+			world:  aWorld().declassed().with(users).with(before(func(b *inventory.Before) { b.Release, b.CRDs, b.Interruption, b.Identity = true, true, true, true })),
+			want:   backwards(unmark),
+		},
 		"UsersStay": {
 			reason: "whoever uses Karpenter keeps it, with its queue and roles; castoff's marks go all the same", world: aWorld().declassed().with(users),
 			want: backwards(unmark, "Warn KarpenterInUse release/karpenter"), says: "NodePool theirs, EC2NodeClass mine",
@@ -755,4 +772,24 @@ func TestRestoringWhatWasQuieted(t *testing.T) {
 			want:   backwards(cordon),
 		},
 	})
+}
+
+// TestAtRestTheUserIsFree: what somebody changes once a migration was rolled back is theirs. castoff does not fight over it.
+func TestAtRestTheUserIsFree(t *testing.T) {
+	changes := map[string]func(*inventory.NodeGroup){
+		"Policy":    func(g *inventory.NodeGroup) { g.ScalingPolicies[0].Active = false },
+		"Schedule":  func(g *inventory.NodeGroup) { g.ScheduledActions = nil },
+		"Processes": func(g *inventory.NodeGroup) { g.SuspendedProcesses = slices.Clone(quietProcesses) },
+		"Sizes":     func(g *inventory.NodeGroup) { g.Min, g.Max, g.Desired = 0, 20, 7 },
+		"Lifetime":  func(g *inventory.NodeGroup) { g.MaxInstanceLifetime = 0 },
+		"Rebalance": func(g *inventory.NodeGroup) { g.CapacityRebalance = false },
+	}
+	for name, change := range changes {
+		s := aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.CapacityRebalance, g.MaxInstanceLifetime = true, 86400 }).scaled("general", "cpu", "night").rolledBack()
+		change(s.group("general"))
+		ledger := aMigration().rollBack().ledger(closed(operation("SuspendProcesses/general", allQuiet, time.Hour)), closed(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", time.Hour)))
+		if d := Next(ledger.build(), s.build(), noon); len(d.Actions) > 0 || d.Phase != v1alpha1.PhaseRolledBack || !d.Rested {
+			t.Errorf("%s: %s, and asks for %v", name, d.Phase, told(d.Actions))
+		}
+	}
 }

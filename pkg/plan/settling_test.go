@@ -77,6 +77,12 @@ func TestPausedIsStillShort(t *testing.T) {
 			world:     aWorld().shifting().inService().withNode("general-0", fenceIt),
 			want:      decided{phase: v1alpha1.PhasePaused, blockers: []string{"Wait InstanceEnding node/general-0", "Wait EffectNotVisible EndInstances/general"}},
 		},
+		"InstanceLeaves": {
+			reason:    "drained instances that are on their way out are waited for: then nothing changes any more",
+			migration: aMigration().paused(),
+			world:     aWorld().shifting().inService().withGroup("general", func(g *inventory.NodeGroup) { g.Instances[0].Lifecycle = "Terminating:Wait" }),
+			want:      decided{phase: v1alpha1.PhasePaused, blockers: []string{"Wait InstancesLeaving nodegroup/general"}},
+		},
 		"AnotherIsActive": {
 			reason:    "whose turn it is comes before whether it is paused",
 			migration: aMigration().paused(),
@@ -99,6 +105,17 @@ func TestSettlingFromTheWayBack(t *testing.T) {
 		"Stilled":  {reason: "Karpenter serves, and may move again what is its own alone", world: aWorld().stilled(), want: paused(serving)},
 		"Returned": {reason: "the old nodes that came back stay: Karpenter serves beside them and does not consolidate onto them", world: aWorld().returned(), want: paused(guarded)},
 		"Halted":   {reason: "no pool rests without a scaler: Karpenter serves again", world: aWorld().halted(), want: paused(guarded)},
+		"HeldAgain": {
+			reason:    "one that is a standby already is no second scaler, started or not",
+			migration: aMigration().ledger(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", time.Second)),
+			world:     aWorld().halted(), want: paused(guarded),
+		},
+		"StartedAtOnce": {
+			reason:    "without an election nothing can hold it: it is waited for",
+			migration: aMigration().ledger(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", time.Second)),
+			world:     aWorld().halted().withAutoscaler(down).withAutoscaler(func(a *inventory.Autoscaler) { a.LeaderElect = false }),
+			want:      paused(nil, wait, "Wait EffectNotVisible StartAutoscaler/kube-system/cluster-autoscaler"),
+		},
 		"JustStarted": {
 			reason:    "one that may be on its way, and that nobody sees yet, is to come as a standby",
 			migration: aMigration().ledger(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", soon-time.Second)),
