@@ -329,7 +329,16 @@ func (s *scene) tickKarpenter() {
 				Labels: map[string]string{karpv1.NodePoolLabelKey: c.NodePool, v1alpha1.LabelPool: c.NodePool}, Annotations: map[string]string{}})
 		}
 	}
-	e.NodePools = slices.DeleteFunc(slices.Clone(e.NodePools), func(n karpv1.NodePool) bool { return n.DeletionTimestamp != nil })
+	e.NodePools = slices.DeleteFunc(slices.Clone(e.NodePools), func(n karpv1.NodePool) bool {
+		left := 0 // one that is deleted ends its nodes before it goes
+		for i := range e.NodeClaims {
+			if e.NodeClaims[i].NodePool == n.Name && n.DeletionTimestamp != nil {
+				e.NodeClaims[i].Deleting = true
+				left++
+			}
+		}
+		return n.DeletionTimestamp != nil && left == 0
+	})
 	e.NodeClasses = slices.DeleteFunc(slices.Clone(e.NodeClasses), func(c awsv1.EC2NodeClass) bool { return c.DeletionTimestamp != nil })
 }
 
