@@ -85,7 +85,7 @@ func embark(ctx context.Context, t *testing.T) *passage {
 	t.Cleanup(scene.Stop)
 	g.Expect(scene.Furnish(ctx)).To(Succeed())
 	g.Expect(scene.InstallCastoff(ctx)).To(Succeed())
-	p := &passage{scene: scene, from: state.Sources{
+	p := &passage{scene: scene, report: rollbackReport{Differences: []state.Difference{}}, from: state.Sources{
 		Client: scene.Client, Simulator: scene.Lab.Simulator, Cluster: harbor.Cluster, Except: []string{harbor.CastoffNamespace}, Autoscaler: autoscalerKey,
 		AWS: aws.Config{Region: "us-east-1", BaseEndpoint: &scene.Lab.Simulator, Credentials: credentials.NewStaticCredentialsProvider("judge", "secret", "")},
 	}}
@@ -228,7 +228,7 @@ func (p *passage) write(t *testing.T, from string, crashes bool, run watcher.Rep
 	t.Helper()
 	r := &p.report
 	r.Compared = p.before.Count()
-	r.Differences = append(slices.Concat([]state.Difference{}, r.Differences), differences...)
+	r.Differences = append(r.Differences, differences...)
 	r.UnservedSeconds = max(r.UnservedSeconds, run.UnservedSeconds)
 	r.DoubleServedSeconds = max(r.DoubleServedSeconds, run.DoubleServedSeconds)
 	r.PDBViolations += run.PDBViolations

@@ -62,20 +62,33 @@ func (p *passage) completed(ctx context.Context, t *testing.T) {
 
 // settleInEveryPhase pauses in each phase, looks, and resumes; the last pause is left to the next leg.
 func (p *passage) settleInEveryPhase(ctx context.Context, t *testing.T) {
-	for _, phase := range []v1alpha1.Phase{v1alpha1.PhasePreparing, v1alpha1.PhaseInstalling, v1alpha1.PhaseHandingOver, v1alpha1.PhaseShifting} {
-		t.Run(string(phase), func(t *testing.T) { p.settle(ctx, t, phase) })
+	for _, stop := range []struct {
+		name   string
+		phase  v1alpha1.Phase
+		await  func(*testing.T)
+		undone bool // before the hand-over everything done is
+	}{
+		{name: "Preparing", phase: v1alpha1.PhasePreparing, undone: true},
+		{name: "Installing", phase: v1alpha1.PhaseInstalling, undone: true},
+		{name: "HandingOver", phase: v1alpha1.PhaseHandingOver},
+		{name: "AutoscalerStopped", phase: v1alpha1.PhaseHandingOver, await: func(t *testing.T) {
+			NewWithT(t).Eventually(ctx, func() int32 { return p.autoscalerReplicas(ctx, t) }, "60s", "50ms").Should(BeZero())
+		}},
+		{name: "Shifting", phase: v1alpha1.PhaseShifting, await: func(t *testing.T) { p.awaitEviction(ctx, t, 2*time.Minute) }},
+	} {
+		t.Run(stop.name, func(t *testing.T) { p.settle(ctx, t, stop.phase, stop.await, stop.undone) })
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-func (p *passage) settle(ctx context.Context, t *testing.T, phase v1alpha1.Phase) {
+func (p *passage) settle(ctx context.Context, t *testing.T, phase v1alpha1.Phase, await func(*testing.T), undone bool) {
 	g := NewWithT(t)
 	p.forward(ctx, t)
 	p.awaitPhase(ctx, t, 3*time.Minute, phase)
-	if phase == v1alpha1.PhaseShifting {
-		p.awaitEviction(ctx, t, 2*time.Minute)
+	if await != nil {
+		await(t)
 	}
 	paused := p.specify(ctx, t, `{"paused":true,"onPause":"Settle"}`)
 	p.awaitRest(ctx, t)
@@ -86,7 +99,7 @@ func (p *passage) settle(ctx context.Context, t *testing.T, phase v1alpha1.Phase
 	report := reportOf(ctx, t, p.scene)
 	g.Expect(report.Broken()).To(BeEmpty())
 	g.Expect(report.AtRest()).To(BeEmpty(), "pools without a scaler at rest")
-	if phase == v1alpha1.PhasePreparing || phase == v1alpha1.PhaseInstalling {
+	if undone {
 		for _, difference := range p.differences(ctx, t) {
 			t.Errorf("paused before the hand-over, everything is undone: %s", difference)
 		}

@@ -185,6 +185,8 @@ func (from Sources) autoscaler(ctx context.Context, s *State) error {
 	if err := from.Client.Get(ctx, from.Autoscaler, &lease); err != nil {
 		return fmt.Errorf("reading Lease %s: %w", from.Autoscaler, err)
 	}
+	// The revision counts changes of the template, which is compared itself.
+	delete(deployment.Annotations, "deployment.kubernetes.io/revision")
 	return s.add("Deployment "+from.Autoscaler.String(), "", map[string]any{
 		"annotations": deployment.Annotations,
 		"running":     deployment.Status.ReadyReplicas,
