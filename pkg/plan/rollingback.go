@@ -233,9 +233,14 @@ func startAutoscalers(o *outcome, led *ledger, l look) {
 		}
 	}
 	for _, recorded := range l.Snapshot.Autoscalers {
-		if a, ok := autoscaler(l, recorded); ok && recorded.Replicas > 0 {
-			startAutoscaler(o, led, l, a, recorded.Replicas)
+		a, ok := autoscaler(l, recorded)
+		if !ok || recorded.Replicas == 0 {
+			continue
 		}
+		if !slices.Equal(a.Args, recorded.Args) {
+			o.warn("AutoscalerChanged", "deployment/"+a.Deployment.String(), "Its arguments are not those of the snapshot: somebody changed them since. castoff leaves them as they are.")
+		}
+		startAutoscaler(o, led, l, a, recorded.Replicas)
 	}
 }
 
@@ -270,7 +275,7 @@ func restoreQuieted(o *outcome, led *ledger, l look) {
 				continue
 			}
 			resumeProcesses(o, *led, g, recorded.Group)
-			restoreSettings(o, g, recorded.Group)
+			restoreSettings(o, l, g, recorded.Group)
 			restorePolicies(o, g, recorded.Group)
 			restoreSchedules(o, l, g, recorded.Group)
 			awaitEffects(o, *led, l, g)
@@ -306,13 +311,13 @@ func resumeProcesses(o *outcome, led ledger, g, recorded inventory.NodeGroup) {
 	}
 }
 
-func restoreSettings(o *outcome, g, recorded inventory.NodeGroup) {
+func restoreSettings(o *outcome, l look, g, recorded inventory.NodeGroup) {
 	if recorded.CapacityRebalance && !g.CapacityRebalance {
 		o.act(SetRebalance{Group: g.AutoScalingGroup, On: true})
 	}
 	switch {
 	case g.MaxInstanceLifetime == recorded.MaxInstanceLifetime:
-	case g.MaxInstanceLifetime == 0:
+	case g.MaxInstanceLifetime == 0, acceptsForeignSize(l, g):
 		o.act(SetLifetime{Group: g.AutoScalingGroup, Seconds: recorded.MaxInstanceLifetime})
 	default:
 		foreignSetting(o, g, "its maximum instance lifetime is "+strconv.Itoa(int(g.MaxInstanceLifetime))+" s")

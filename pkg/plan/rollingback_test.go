@@ -735,6 +735,16 @@ func TestRestoringWhatWasQuieted(t *testing.T) {
 			world:  group(func(r, g *inventory.NodeGroup) { r.MaxInstanceLifetime, g.MaxInstanceLifetime = 86400, 172800 }),
 			want:   backwards(cordon, foreign), says: "its maximum instance lifetime is 172800 s",
 		},
+		"LifetimeAccepted": {
+			reason: "a user who accepts it has castoff set it", migration: aMigration().accepts(CheckForeignSize, "nodegroup/general"),
+			world: group(func(r, g *inventory.NodeGroup) { r.MaxInstanceLifetime, g.MaxInstanceLifetime = 86400, 172800 }),
+			want:  backwards([]string{"SetLifetime general 86400"}),
+		},
+		"ArgumentsAreTheirs": {
+			reason: "what somebody changed of Cluster Autoscaler's arguments since is reported and left",
+			world:  group(func(_, _ *inventory.NodeGroup) {}).withAutoscaler(func(a *inventory.Autoscaler) { a.Args = []string{"--v=9"} }),
+			want:   backwards(cordon, "Warn AutoscalerChanged "+caObject),
+		},
 		"Policy": {
 			reason: "those that acted act again", world: group(func(r, g *inventory.NodeGroup) {
 				r.ScalingPolicies = []inventory.ScalingPolicy{{Name: "cpu", Active: true}, {Name: "off"}}
