@@ -124,9 +124,9 @@ test-migration: build-lab ## One whole migration in the lab
 	@$(GO_TEST) -tags lab -p 1 -count 1 -timeout 20m $(FLAGS) $(LAB_PACKAGES)
 
 .PHONY: test-lab
-test-lab: build-lab ## The long lab suite: known-bad runs and faults as well (not part of make test)
+test-lab: build-lab ## The long lab suite: the way back, known-bad runs and faults (not part of make test, nor the other way)
 	@echo "==> test: the long lab suite"
-	@$(GO_TEST) -tags lab,long -p 1 -count 1 -timeout 90m -v $(FLAGS) $(LAB_PACKAGES)
+	@$(GO_TEST) -tags lab,long -p 1 -count 1 -timeout 90m -v -skip '^TestWholeMigration$$' $(FLAGS) $(LAB_PACKAGES)
 
 .PHONY: rollback-report
 rollback-report: build-lab ## Of the long suite: there and back, with pauses and crashes, compared with what was before
