@@ -209,6 +209,11 @@ func (s *scene) prepared() *scene {
 		}
 		s.w.Groups[i].ScheduledActions = nil
 	}
+	return s.marked()
+}
+
+// marked: the legacy nodes bear their pool's name.
+func (s *scene) marked() *scene {
 	s.legacy(func(n *inventory.Node) { n.Annotations[v1alpha1.AnnotationLegacy] = n.Group })
 	return s
 }

@@ -19,10 +19,15 @@ func preparing(_ *ledger, l look) outcome {
 		return o
 	}
 	for _, p := range l.pools {
-		for _, n := range p.nodes { // first: the marks say that there is something to undo
+		marked := true
+		for _, n := range p.nodes {
 			if n.Annotations[v1alpha1.AnnotationLegacy] != p.Name {
 				o.act(MarkNode{Node: n.Name, Pool: p.Name})
+				marked = false
 			}
+		}
+		if !marked {
+			continue // without the marks nobody would know that there is something to undo
 		}
 		for _, g := range p.groups {
 			quietGroup(&o, l, g)

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,28 +35,29 @@ func TestPreparing(t *testing.T) {
 			world:  aWorld().scaled("general", "cpu", "night"),
 			want:   decided{phase: v1alpha1.PhasePreparing, actions: []string{"SaveSnapshot"}},
 		},
-		"QuietAndMark": {
-			reason: "the legacy nodes are marked, and then what resizes a group is stopped; no label, taint or cordon yet",
+		"MarkFirst": {
+			reason: "the legacy nodes are marked before anything is changed: the marks say that there is something to undo; no label, taint or cordon yet",
 			world:  aWorld().scaled("general", "cpu", "night").snapshotTaken(),
-			want: decided{phase: v1alpha1.PhasePreparing, actions: []string{
-				"MarkNode general-0 general", "MarkNode general-1 general", "MarkNode general-2 general", "DisablePolicies general cpu",
-				"MarkNode batch-0 batch", "MarkNode batch-1 batch",
-			}},
+			want:   decided{phase: v1alpha1.PhasePreparing, actions: marks},
+		},
+		"PoolByPool": {
+			reason: "what resizes the groups of a marked pool is stopped, whatever keeps another pool's nodes from being marked",
+			world: aWorld().scaled("general", "cpu", "night").snapshotTaken().marked().withNode("batch-0", func(n *inventory.Node) {
+				delete(n.Annotations, v1alpha1.AnnotationLegacy)
+			}),
+			want: decided{phase: v1alpha1.PhasePreparing, actions: []string{"DisablePolicies general cpu", "MarkNode batch-0 batch"}},
 		},
 		"ByAutoScalingName": {
 			reason: "a managed node group's effects go to the Auto Scaling group that it owns",
-			world:  aWorld().scaled("batch", "cpu", "night").snapshotTaken(),
-			want: decided{phase: v1alpha1.PhasePreparing, actions: []string{
-				"MarkNode general-0 general", "MarkNode general-1 general", "MarkNode general-2 general",
-				"MarkNode batch-0 batch", "MarkNode batch-1 batch", "DisablePolicies eks-batch cpu",
-			}},
+			world:  aWorld().scaled("batch", "cpu", "night").snapshotTaken().marked(),
+			want:   decided{phase: v1alpha1.PhasePreparing, actions: []string{"DisablePolicies eks-batch cpu"}},
 		},
 		"SchedulesAfterPolicies": {
 			reason: "one change is under way on a group at a time; schedules follow when the policies are seen disabled",
-			world: aWorld().scaled("general", "cpu", "night").snapshotTaken().withGroup("general", func(g *inventory.NodeGroup) {
+			world: aWorld().scaled("general", "cpu", "night").snapshotTaken().marked().withGroup("general", func(g *inventory.NodeGroup) {
 				g.ScalingPolicies[0].Active = false
 			}),
-			want: decided{phase: v1alpha1.PhasePreparing, actions: slices.Insert(slices.Clone(marks), 3, "DeleteScheduledActions general night")},
+			want: decided{phase: v1alpha1.PhasePreparing, actions: []string{"DeleteScheduledActions general night"}},
 		},
 		"StrangersAreLeft": {
 			reason: "what was made after the snapshot could not be put back, so it is named and left alone",
