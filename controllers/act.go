@@ -53,7 +53,7 @@ func (r *Reconciler) superseded(ctx context.Context, m *v1alpha1.Migration) bool
 	return now.Generation > m.Generation
 }
 
-// do is the only switch from an action to a call.
+// do is the only switch from an action to a call, in three parts: the cluster and Karpenter, nodes, node groups.
 //
 //nolint:gocyclo // one line a case; a closed set is easiest to check in one place
 func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World, action plan.Action, res *result) (err error) {
@@ -61,8 +61,6 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 	switch a := action.(type) {
 	case plan.SaveSnapshot:
 		res.snapshot, err = r.saveSnapshot(ctx, m, a.Snapshot)
-	case plan.MarkNode:
-		err = p.Drainer.Mark(ctx, a.Node, a.Pool)
 	case plan.EnsureNodeClass:
 		err = p.Provisioner.EnsureNodeClass(ctx, a.NodeClass)
 	case plan.StartCanary:
@@ -85,20 +83,6 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		err = p.Provisioner.DeleteNodeClass(ctx, a.NodeClass)
 	case plan.EndNodeClaim:
 		err = r.endNodeClaim(ctx, a)
-	case plan.FenceNode:
-		err = p.Drainer.Fence(ctx, a.Node, a.Pool)
-	case plan.CordonNode:
-		err = p.Drainer.Cordon(ctx, a.Node)
-	case plan.ReleaseNode:
-		err = p.Drainer.Release(ctx, a.Node)
-	case plan.HoldNode:
-		err = p.Drainer.Hold(ctx, a.Node, a.Pool)
-	case plan.RestoreNode:
-		err = p.Drainer.Restore(ctx, a.Node, a.Pool, a.From)
-	case plan.UnmarkNode:
-		err = p.Drainer.Unmark(ctx, a.Node)
-	case plan.BeginDrain:
-		err = p.Drainer.Begin(ctx, a.Node)
 	case plan.EvictPods:
 		var d inventory.DrainState
 		d, err = p.Drainer.Pass(ctx, a.Node)
@@ -130,9 +114,33 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 	case plan.EndInstances:
 		err = r.endDrained(ctx, a)
 	default:
-		err = doToGroup(ctx, p.NodeGroups, action)
+		err = r.doToNode(ctx, action)
 	}
 	return err
+}
+
+// doToNode makes a change to a node.
+func (r *Reconciler) doToNode(ctx context.Context, action plan.Action) error {
+	drainer := r.Observer.Ports.Drainer
+	switch a := action.(type) {
+	case plan.MarkNode:
+		return drainer.Mark(ctx, a.Node, a.Pool)
+	case plan.FenceNode:
+		return drainer.Fence(ctx, a.Node, a.Pool)
+	case plan.CordonNode:
+		return drainer.Cordon(ctx, a.Node)
+	case plan.ReleaseNode:
+		return drainer.Release(ctx, a.Node)
+	case plan.HoldNode:
+		return drainer.Hold(ctx, a.Node, a.Pool)
+	case plan.RestoreNode:
+		return drainer.Restore(ctx, a.Node, a.Pool, a.From)
+	case plan.UnmarkNode:
+		return drainer.Unmark(ctx, a.Node)
+	case plan.BeginDrain:
+		return drainer.Begin(ctx, a.Node)
+	}
+	return doToGroup(ctx, r.Observer.Ports.NodeGroups, action)
 }
 
 // doToGroup makes a change to a node group.

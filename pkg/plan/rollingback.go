@@ -245,22 +245,30 @@ func startAutoscalers(o *outcome, led *ledger, l look) {
 }
 
 func startAutoscaler(o *outcome, led *ledger, l look, a inventory.Autoscaler, replicas int32) {
+	const starting = "AutoscalerStarting"
 	object := "deployment/" + a.Deployment.String()
 	start, asked := led.entry(kindStartAutoscaler, a.Deployment.String())
 	owed := takenOver(led, l) || (asked && start.DoneTime == nil)
 	switch {
-	case a.Replicas == 0 && owed && start.Attempts >= mostStops && start.DoneTime != nil:
+	case a.Replicas == 0 && !owed:
+	case a.Replicas == 0 && start.Attempts >= mostStops && start.DoneTime != nil:
 		o.block("AutoscalerStoppedAgain", object, "Cluster Autoscaler was scaled to 0 again"+by(a)+", and castoff does not fight over it. Scale it to "+
 			strconv.Itoa(int(replicas))+", or set spec.paused to false to stay with Karpenter.")
-	case a.Replicas == 0 && owed:
-		o.wait("AutoscalerStarting", object, "Cluster Autoscaler is being started.")
+	case a.Replicas == 0:
+		o.wait(starting, object, "Cluster Autoscaler is being started.")
 		o.act(StartAutoscaler{Autoscaler: a, Replicas: replicas})
-	case a.Replicas == 0 || leads(a, l):
-	case elected(a) && a.StatusTime.IsZero() && l.waited("AutoscalerStarting", object) >= wordPatience:
-	case owed || (asked && start.StartTime != nil && l.now.Sub(start.StartTime.Time) < startPatience):
-		o.wait("AutoscalerStarting", object, "Cluster Autoscaler runs; its Lease is held by "+cmp.Or(a.LeaseHolder, "nobody yet")+
+	case leads(a, l) || (takenAtItsWord(a) && l.waited(starting, object) >= wordPatience):
+	case owed || justStarted(start, l.now):
+		o.wait(starting, object, "Cluster Autoscaler runs; its Lease is held by "+cmp.Or(a.LeaseHolder, "nobody yet")+
 			", and it serves once its status lists the groups.")
 	}
+}
+
+// takenAtItsWord: it won the election, and writes no status (--write-status-configmap=false).
+func takenAtItsWord(a inventory.Autoscaler) bool { return elected(a) && a.StatusTime.IsZero() }
+
+func justStarted(start v1alpha1.Operation, now time.Time) bool {
+	return start.StartTime != nil && now.Sub(start.StartTime.Time) < startPatience
 }
 
 // restoreQuieted gives back what kept the groups from being resized behind castoff's back.
