@@ -115,6 +115,14 @@ func (w *world) user(change func(*v1alpha1.Migration)) {
 	}
 }
 
+// generation of the spec.
+func (w *world) generation() int64 {
+	if m := w.migration(); m != nil {
+		return m.Generation
+	}
+	return 0
+}
+
 // restart is the time until there is another process.
 func (w *world) restart() {
 	w.patience += time.Second + afresh
@@ -129,6 +137,7 @@ func (w *world) drive(wanted place, looks int) error {
 		if w.before != nil {
 			w.before()
 		}
+		spec := w.generation()
 		result, err, crashed := reconcileOnce(r)
 		if wanted(w) {
 			return nil
@@ -142,6 +151,9 @@ func (w *world) drive(wanted place, looks int) error {
 		}
 		if err != nil || crashed {
 			w.patience += wait + afresh
+		}
+		if w.generation() != spec {
+			wait = tick // a watch tells it
 		}
 		w.advance(min(max(wait, tick), 5*time.Second))
 	}
