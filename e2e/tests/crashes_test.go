@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
@@ -58,6 +59,22 @@ func (p *passage) cutAWS(ctx context.Context, t *testing.T, span time.Duration) 
 		t.Fatal(err)
 	}
 	p.scene.Say("AWS answers again")
+}
+
+// killedWhileAssessing waits for an approval then, and has changed nothing.
+func (p *passage) killedWhileAssessing(ctx context.Context, t *testing.T) {
+	g := NewWithT(t)
+	m := migration()
+	g.Expect(yaml.Unmarshal([]byte(harbor.Migration), &m.Object)).To(Succeed())
+	g.Expect(unstructured.SetNestedField(m.Object, string(v1alpha1.ApprovalManual), "spec", "approval")).To(Succeed())
+	g.Expect(p.scene.Client.Create(ctx, m)).To(Succeed())
+	p.awaitPhase(ctx, t, time.Minute, v1alpha1.PhaseAssessing, v1alpha1.PhaseAwaitingApproval)
+	p.killOperator(t, "in "+p.scene.Watcher.Phase())
+	p.awaitPhase(ctx, t, 2*time.Minute, v1alpha1.PhaseAwaitingApproval)
+	for _, difference := range p.differences(ctx, t) {
+		t.Errorf("assessing only reads: %s", difference)
+	}
+	p.specify(ctx, t, `{"approval":"Automatic"}`)
 }
 
 // crashesThere goes forward through everything that can end at once, and ends as if nothing had.

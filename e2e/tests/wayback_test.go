@@ -23,6 +23,7 @@ func TestWayBack(t *testing.T) {
 		name string
 		run  func(context.Context, *testing.T)
 	}{
+		{"KilledWhileAssessing", p.killedWhileAssessing},
 		{"FromTheMiddleOfTheSecondPool", p.fromTheMiddle},
 		{"SettleInEveryPhase", p.settleInEveryPhase},
 		{"AutoscalerComesBack", p.autoscalerComesBack},
