@@ -376,7 +376,7 @@ func TestCrashEverywhere(t *testing.T) {
 	}{
 		{"crash", once("forward", c)},
 		{"crash on the way back", once("back", back)},
-		{"crash twice", pairs("forward", c)},
+		{"crash twice", append(pairs("forward", c, 2000), pairs("back", back, 200)...)},
 		{"reply lost", append(lostReplies("forward", c), lostReplies("back", back)...)},
 		{"rollback", rollbacks(c, back)},
 		{"turned in the middle of a look", turns(c, back)},

@@ -60,10 +60,9 @@ func once(name string, c course) []trial {
 	return out
 }
 
-// pairs end the process at a point, and the next one at a later point: at the next one, and at a seeded sample of others, or
-// with CRASH_ALL at all of them.
-func pairs(name string, c course) []trial {
-	const others = 2000
+// pairs end the process at a point, and the next one at a later point: at the next one, and at a seeded sample of others,
+// or with CRASH_ALL at all of them.
+func pairs(name string, c course, others int) []trial {
 	random := rand.New(rand.NewSource(20261130))
 	var out []trial
 	at := func(n, later int) {
