@@ -274,7 +274,7 @@ func justStarted(start v1alpha1.Operation, now time.Time) bool {
 // restoreQuieted gives back what kept the groups from being resized behind castoff's back.
 func restoreQuieted(o *outcome, led *ledger, l look) {
 	for _, p := range l.pools {
-		if undone(p) {
+		if undone(l, p) {
 			continue
 		}
 		for _, g := range p.groups {
@@ -292,8 +292,12 @@ func restoreQuieted(o *outcome, led *ledger, l look) {
 }
 
 // undone says that nothing of a pool is castoff's any more: its nodes bear no mark, and the mark is the first thing that the way
-// forward writes and the last that the way back takes off. What differs from the snapshot from then on is the user's.
-func undone(p pool) bool {
+// forward writes and the last that the way back takes off. What differs from the snapshot from then on is the user's. Marked
+// nodes may all have been replaced meanwhile, so the way back goes over everything once, until it has come to its end.
+func undone(l look, p pool) bool {
+	if rollsBack(l.m) && l.m.Status.CompletionTime == nil {
+		return false
+	}
 	return len(p.nodes) > 0 && !slices.ContainsFunc(p.nodes, func(n inventory.Node) bool { return n.Annotations[v1alpha1.AnnotationLegacy] != "" })
 }
 

@@ -784,6 +784,15 @@ func TestRestoringWhatWasQuieted(t *testing.T) {
 	})
 }
 
+// TestMarkedNodesAreReplaced: a pool whose marked nodes are all gone has policies to enable all the same.
+func TestMarkedNodesAreReplaced(t *testing.T) {
+	s := aWorld().scaled("general", "cpu", "night").rolledBack()
+	s.group("general").ScalingPolicies[0].Active = false
+	if got := told(Next(aMigration().rollBack().build(), s.build(), noon).Actions); !slices.Equal(got, []string{"EnablePolicies general cpu"}) {
+		t.Errorf("before it was ever rolled back it asks for %v, want the policy", got)
+	}
+}
+
 // TestAtRestTheUserIsFree: what somebody changes once a migration was rolled back is theirs. castoff does not fight over it.
 func TestAtRestTheUserIsFree(t *testing.T) {
 	changes := map[string]func(*inventory.NodeGroup){
@@ -798,8 +807,14 @@ func TestAtRestTheUserIsFree(t *testing.T) {
 		s := aWorld().withGroup("general", func(g *inventory.NodeGroup) { g.CapacityRebalance, g.MaxInstanceLifetime = true, 86400 }).scaled("general", "cpu", "night").rolledBack()
 		change(s.group("general"))
 		ledger := aMigration().rollBack().ledger(closed(operation("SuspendProcesses/general", allQuiet, time.Hour)), closed(operation("StartAutoscaler/kube-system/cluster-autoscaler", "1", time.Hour)))
-		if d := Next(ledger.build(), s.build(), noon); len(d.Actions) > 0 || d.Phase != v1alpha1.PhaseRolledBack || !d.Rested {
+		ended := ledger.build()
+		ended.Status.CompletionTime = stamp(noon.Add(-time.Hour))
+		if d := Next(ended, s.build(), noon); len(d.Actions) > 0 || d.Phase != v1alpha1.PhaseRolledBack || !d.Rested {
 			t.Errorf("%s: %s, and asks for %v", name, d.Phase, told(d.Actions))
+		}
+		settled := aMigration().paused().build()
+		if d := Next(settled, s.build(), noon); len(d.Actions) > 0 || !d.Rested {
+			t.Errorf("%s, settled before a hand-over: asks for %v", name, told(d.Actions))
 		}
 	}
 }
