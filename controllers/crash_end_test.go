@@ -134,10 +134,25 @@ func (w *world) rest() []string {
 			wrong = append(wrong, fmt.Sprintf("%d pods of %s have no node", w.homeless[pool], pool))
 		}
 	}
+	if w.halts() || w.migration() == nil {
+		wrong = append(wrong, w.fenced()...)
+	}
 	if w.snapshot != nil && digest(w.snapshot) != w.saved {
 		wrong = append(wrong, "the snapshot is not the one that was saved")
 	}
 	return append(wrong, w.broken...)
+}
+
+// fenced are the nodes that a pause should have put back in service, as they were before castoff fenced or cordoned them.
+func (w *world) fenced() []string {
+	var out []string
+	for _, n := range w.nodes() {
+		if tainted(n, v1alpha1.TaintLegacy) || n.Annotations[v1alpha1.AnnotationCordonedBy] != "" || n.Annotations[v1alpha1.AnnotationDraining] != "" ||
+			n.Labels[corev1.LabelNodeExcludeBalancers] != "" || n.Labels[v1alpha1.LabelScaler] != "" {
+			out = append(out, "not in service after a pause: "+portraitOfNode(n))
+		}
+	}
+	return out
 }
 
 func digest(s *inventory.Snapshot) string {
