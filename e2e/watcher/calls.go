@@ -129,7 +129,7 @@ func (j *Judge) observeEviction(at time.Time, event AuditEvent, key types.Namesp
 	switch {
 	case succeeded(event):
 		c.removed(key, event, "evict")
-		if pod := j.podNamed(key); pod != nil && !c.draining[pod.Spec.NodeName] {
+		if pod := j.podNamed(key); pod != nil && pod.Spec.NodeName != "" && !c.draining[pod.Spec.NodeName] {
 			c.draining[pod.Spec.NodeName] = true
 			j.note(at, "node %s: first eviction (%s)", pod.Spec.NodeName, key)
 		}

@@ -206,7 +206,7 @@ func (j *Judge) cause(d drop) string {
 		}
 		return record.User + " (" + record.Verb + ")"
 	}
-	if _, vanished := j.vanished[d.pod.UID]; vanished || d.pod.DeletionTimestamp != nil {
+	if gone, vanished := j.vanished[d.pod.UID]; vanished && gone.Before(d.at.Add(slack)) || d.pod.DeletionTimestamp != nil {
 		return "nobody in the audit log"
 	}
 	return ""

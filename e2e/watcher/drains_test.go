@@ -51,6 +51,15 @@ func TestPDBViolations(t *testing.T) {
 			reason: "A container that fails is nobody's disruption.",
 			story:  append(evict(1, castoffUser, "web-a", "a"), seen{2, pod("web", "web-b", "b", unready)}),
 		},
+		"ContainerFailsAndIsDeletedLater": {
+			reason: "What becomes of the pod a minute later has nothing to do with it.",
+			story: append(evict(1, castoffUser, "web-a", "a"), seen{2, pod("web", "web-b", "b", unready)},
+				seen{59, audit(59, "admin", "delete", "web-b")}, seen{59, Gone{pod("web", "web-b", "b", unready)}}),
+		},
+		"VanishesUnasked": {
+			reason: "A pod that goes at once, and nobody asked for it, is a disruption that nobody owns up to.",
+			story:  append(evict(1, castoffUser, "web-a", "a"), seen{2, Gone{pod("web", "web-b", "b")}}), want: 1,
+		},
 		"Rollout": {
 			reason: "A Deployment that rolls is not bound by budgets.",
 			story: []seen{{1, audit(1, "system:serviceaccount:kube-system:replicaset-controller", "delete", "web-a")}, {1, pod("web", "web-a", "a", leaving(1))},
