@@ -18,13 +18,15 @@ var clouds = map[string]cloud{
 	"alicloud":     {"Alibaba Cloud", "github.com/cloudpilot-ai/karpenter-provider-alibabacloud", "it is a community's, and below version 1.0"},
 	"huaweicloud":  {"Huawei Cloud", "github.com/HuaweiCloudDeveloper/karpenter-provider-huawei", "its API is v1alpha1, and it launches on-demand capacity only: no spot"},
 	"digitalocean": {name: "DigitalOcean"},
-	"hcloud":       {name: "Hetzner Cloud"},
-	"oci":          {name: "Oracle Cloud"},
-	"ibm":          {name: "IBM Cloud"},
-	"openstack":    {name: "OpenStack"},
-	"vsphere":      {name: "vSphere"},
-	"kind":         {name: "kind"},
-	"eks-hybrid":   {name: "EKS Hybrid Nodes"},
+	"hcloud": {"Hetzner Cloud", "github.com/paperclipinc/karpenter-provider-hetzner",
+		"it is one company's, young, and Hetzner has no spot capacity to win"},
+	"oci": {"Oracle Cloud", "Oracle's Karpenter Provider for OCI, which Oracle documents for OKE",
+		"it is young, and its OCINodeClass has nothing that an instance pool could be translated to field by field"},
+	"ibm":        {"IBM Cloud", "kubernetes-sigs/karpenter-provider-ibm-cloud", "it is young, and below version 1.0"},
+	"openstack":  {name: "OpenStack"},
+	"vsphere":    {name: "vSphere"},
+	"kind":       {name: "kind"},
+	"eks-hybrid": {name: "EKS Hybrid Nodes"},
 }
 
 // NotOnAWS judges a cluster by its nodes' provider IDs. It says nothing when one of them is an EC2 instance, or when none has an
