@@ -93,13 +93,24 @@ func (j *Judge) observeAudit(at time.Time, event AuditEvent) {
 		j.calls.counts.Kubernetes++
 		j.calls.noteWrite(event)
 	}
-	if event.ObjectRef != nil && event.ObjectRef.Resource == "pods" && event.ResponseStatus != nil && !isDryRun(event.RequestURI) {
-		j.observePodRequest(at, event)
+	if event.ObjectRef == nil || event.ResponseStatus == nil || isDryRun(event.RequestURI) {
+		return
 	}
-	if event.ObjectRef != nil && event.ObjectRef.Resource == "nodeclaims" && event.ObjectRef.Subresource == "" && event.Verb == "delete" && succeeded(event) && !isDryRun(event.RequestURI) {
-		if _, known := j.calls.claims[event.ObjectRef.Name]; !known {
-			j.calls.claims[event.ObjectRef.Name] = removal{StageTimestamp: event.StageTimestamp, User: event.User.Username, Verb: event.Verb}
-		}
+	switch event.ObjectRef.Resource {
+	case "pods":
+		j.observePodRequest(at, event)
+	case "nodeclaims":
+		j.calls.observeClaimRequest(event)
+	}
+}
+
+// observeClaimRequest remembers who was the first to delete a NodeClaim.
+func (c *calls) observeClaimRequest(event AuditEvent) {
+	if event.Verb != "delete" || event.ObjectRef.Subresource != "" || !succeeded(event) {
+		return
+	}
+	if _, known := c.claims[event.ObjectRef.Name]; !known {
+		c.claims[event.ObjectRef.Name] = removal{StageTimestamp: event.StageTimestamp, User: event.User.Username, Verb: event.Verb}
 	}
 }
 
