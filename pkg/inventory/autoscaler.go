@@ -39,6 +39,9 @@ type Autoscaler struct {
 	// HPA is the HorizontalPodAutoscaler that scales the Deployment, if one does; it rests while replicas is 0 (Kubernetes,
 	// "Horizontal Pod Autoscaling", implicit maintenance-mode deactivation).
 	HPA *HorizontalAutoscaler `json:"hpa,omitempty"`
+	// Priorities of the priority expander (ConfigMap cluster-autoscaler-priority-expander): regular expressions for names of
+	// groups, by priority; nil where that expander is not in use.
+	Priorities map[int32][]string `json:"priorities,omitempty"`
 	// Owner names who would put the Deployment back: "Argo CD application x", "Helm release y", or empty.
 	Owner string `json:"owner,omitempty"`
 }

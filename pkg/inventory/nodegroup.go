@@ -28,6 +28,10 @@ type NodeGroup struct {
 
 	// LaunchTemplate is the template in force, resolved to a numbered version.
 	LaunchTemplate LaunchTemplate `json:"launchTemplate"`
+	// Types are the sizes of the instance types that the group may launch, without prices; those that EC2 does not know are missing.
+	Types []InstanceType `json:"types,omitempty"`
+	// NodeLabels are the labels that all of its nodes have; nil where it has no node, or they were not looked at.
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 	// MixedInstances is nil for a group of one instance type.
 	MixedInstances *MixedInstances `json:"mixedInstances,omitempty"`
 	// Managed is nil for a group that EKS does not manage.
@@ -96,10 +100,19 @@ type LaunchTemplate struct {
 	Tenancy             string        `json:"tenancy,omitempty"`
 	PlacementGroup      string        `json:"placementGroup,omitempty"`
 	CapacityReservation string        `json:"capacityReservation,omitempty"`
+	// NetworkInterfaces are all of the template's, the first one too; empty where it leaves them to EC2.
+	NetworkInterfaces []NetworkInterface `json:"networkInterfaces,omitempty"`
 	// Tags are those of the template's tag specification for instances.
 	Tags map[string]string `json:"tags,omitempty"`
 	// Other names the fields that are set and that castoff does not know, so that none is dropped in silence.
 	Other []string `json:"other,omitempty"`
+}
+
+// NetworkInterface is one interface of a launch template.
+type NetworkInterface struct {
+	Card   int32  `json:"card"`
+	Device int32  `json:"device"`
+	Type   string `json:"type,omitempty"` // interface, efa, efa-only; empty is interface
 }
 
 // Image is an AMI.

@@ -40,6 +40,16 @@ type Before struct {
 type Pool struct {
 	Name       string   `json:"name"`
 	NodeGroups []string `json:"nodeGroups"`
+	// Scaling is how Cluster Autoscaler was told to scale the groups; nil where none was found.
+	Scaling *Scaling `json:"scaling,omitempty"`
+}
+
+// Scaling is what of Cluster Autoscaler's settings concerns a pool.
+type Scaling struct {
+	// Flags are its arguments by name, without dashes, as they are written.
+	Flags map[string]string `json:"flags,omitempty"`
+	// Weight is the pool's rank by the priority expander, 1 to 100, higher first; 0 where the expander has none for it.
+	Weight int32 `json:"weight,omitempty"`
 }
 
 // GroupSnapshot is one node group and its nodes.

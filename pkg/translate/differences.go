@@ -26,6 +26,11 @@ var facets = []facet{
 	{"monitoring", func(g inventory.NodeGroup) any { return g.LaunchTemplate.DetailedMonitoring }},
 	{"placement.tenancy", func(g inventory.NodeGroup) any { return g.LaunchTemplate.Tenancy }},
 	{"placement.groupName", func(g inventory.NodeGroup) any { return g.LaunchTemplate.PlacementGroup }},
+	{"userData", func(g inventory.NodeGroup) any {
+		u := readUserData(g.LaunchTemplate.UserData)
+		return []any{u.written(), u.kubelet, u.raid0}
+	}},
+	{"networkInterfaces", func(g inventory.NodeGroup) any { return g.LaunchTemplate.NetworkInterfaces }},
 	{"maxInstanceLifetime", func(g inventory.NodeGroup) any { return g.MaxInstanceLifetime }},
 }
 
@@ -40,6 +45,8 @@ var shared = []facet{
 	{"label keys", func(g inventory.NodeGroup) any {
 		alone := &pool{groups: []inventory.NodeGroup{g}}
 		labels, _ := alone.labelsAndTaints()
+		delete(labels, labelNodeGroup)
+		delete(labels, labelCapacityType)
 		return sortedKeys(labels)
 	}},
 }

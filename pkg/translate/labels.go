@@ -19,7 +19,40 @@ const (
 	tagTemplate = "k8s.io/cluster-autoscaler/node-template/"
 	tagLabel    = tagTemplate + "label/"
 	tagTaint    = tagTemplate + "taint/"
+	tagOptions  = tagTemplate + "autoscaling-options/"
 )
+
+// The labels that EKS gives the nodes of a managed node group. Those in eksDescribes say how it launched them.
+const (
+	labelNodeGroup    = "eks.amazonaws.com/nodegroup"
+	labelCapacityType = "eks.amazonaws.com/capacityType"
+)
+
+var eksDescribes = []string{"eks.amazonaws.com/nodegroup-image", "eks.amazonaws.com/sourceLaunchTemplateId", "eks.amazonaws.com/sourceLaunchTemplateVersion"}
+
+// The taints that a daemon takes off when it is up: Karpenter has to know them as such, or it takes the node for full and launches
+// another. Cluster Autoscaler knows its own by the prefixes (its FAQ), CSI drivers and CNIs share the suffix.
+var (
+	startupPrefixes = []string{"startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/"}
+	startupSuffixes = []string{"/agent-not-ready", "/driver-not-ready"}
+)
+
+func startup(t corev1.Taint) bool {
+	return slices.ContainsFunc(startupPrefixes, func(s string) bool { return strings.HasPrefix(t.Key, s) }) ||
+		slices.ContainsFunc(startupSuffixes, func(s string) bool { return strings.HasSuffix(t.Key, s) })
+}
+
+// splitTaints tells lasting taints from those that go when the node is up.
+func splitTaints(all []corev1.Taint) (lasting, startups []corev1.Taint) {
+	for _, t := range all {
+		if startup(t) {
+			startups = append(startups, t)
+		} else {
+			lasting = append(lasting, t)
+		}
+	}
+	return lasting, startups
+}
 
 // labelsAndTaints come from EKS, from the user data, and from Cluster Autoscaler's tags, in this order of authority.
 func (p *pool) labelsAndTaints() (map[string]string, []corev1.Taint) {
@@ -28,6 +61,7 @@ func (p *pool) labelsAndTaints() (map[string]string, []corev1.Taint) {
 	for _, g := range p.groups {
 		if g.Managed != nil {
 			p.addLabels(g, labels, g.Managed.Labels)
+			p.addLabels(g, labels, p.eksLabels(g))
 			taints = p.addTaints(g, taints, g.Managed.Taints)
 		}
 		u := readUserData(g.LaunchTemplate.UserData)
@@ -53,6 +87,10 @@ func (p *pool) addLabels(g inventory.NodeGroup, to, from map[string]string) {
 		case there:
 			p.note(g, "label "+k+"="+v, "Another source, or another group of the pool, says "+have+", and the nodes of a NodePool have one value.",
 				"Give the groups the same value, or put them into pools of their own.")
+		case slices.Contains(eksDescribes, k):
+			p.note(g, "label "+k, "It says how EKS launched the node, and Karpenter launches it now.", "Nothing, unless a workload selects by it: then select by a label of your own.")
+		case (k == labelNodeGroup && len(p.groups) > 1) || (k == labelCapacityType && v != p.eksCapacityType()):
+			p.note(g, "label "+k, "The pool's nodes are not all of this one, so the label would not be true.", "Put the group into a pool of its own if a workload selects by it.")
 		case karpv1.WellKnownLabels.Has(k):
 			p.note(g, "label "+k, "Karpenter sets this label itself, from the instance it launches.", "Nothing, unless a workload needs exactly "+v+": then select by a label of your own.")
 		case restricted(k):
@@ -107,6 +145,9 @@ func (p *pool) fromTags(g inventory.NodeGroup) (map[string]string, []corev1.Tain
 	var taints []corev1.Taint
 	for _, t := range byKey(g.Tags) {
 		if k, ok := strings.CutPrefix(t.Key, tagLabel); ok {
+			if p.stale(g, k, t.Value) {
+				continue
+			}
 			labels[k] = t.Value
 			continue
 		}
@@ -119,11 +160,71 @@ func (p *pool) fromTags(g inventory.NodeGroup) (map[string]string, []corev1.Tain
 			continue
 		}
 		if strings.HasPrefix(t.Key, tagTemplate) {
+			if strings.EqualFold(strings.TrimPrefix(t.Key, tagOptions), optionUnneeded) {
+				continue // it is the NodePool's consolidateAfter
+			}
 			p.note(g, "tag "+t.Key, "It tunes Cluster Autoscaler for this group; Karpenter reads no tags.", "Resources: nothing, Karpenter knows its instance types. Scale-down options: see spec.disruption of the NodePool.")
 		}
 	}
 	return labels, taints
 }
+
+// eksLabels are what EKS adds to the node group's own labels, as far as they stay true.
+func (p *pool) eksLabels(g inventory.NodeGroup) map[string]string {
+	out := map[string]string{}
+	if len(p.groups) == 1 {
+		out[labelNodeGroup] = g.Name
+	}
+	if c := p.eksCapacityType(); c != "" {
+		out[labelCapacityType] = c
+	}
+	return out
+}
+
+// eksCapacityType is EKS's word for what all groups of the pool launch; empty where they launch both.
+func (p *pool) eksCapacityType() string {
+	spot, onDemand := false, false
+	for _, g := range p.groups {
+		s, o := capacityOf(g)
+		spot, onDemand = spot || s, onDemand || o
+	}
+	switch {
+	case spot && onDemand:
+		return ""
+	case spot:
+		return "SPOT"
+	}
+	return "ON_DEMAND"
+}
+
+// stale says whether a tag claims a label that the group's nodes do not have: tags describe nodes to Cluster Autoscaler, they do
+// not label them.
+func (p *pool) stale(g inventory.NodeGroup, key, value string) bool {
+	have, ok := g.NodeLabels[key]
+	if g.NodeLabels == nil || (ok && have == value) {
+		return false
+	}
+	p.note(g, "tag "+tagLabel+key+"="+value, "The group's nodes do not have this label; a tag only describes nodes to Cluster Autoscaler.", "Nothing, or label the nodes where they are launched.")
+	return true
+}
+
+// noteNodeLabels lists labels that all nodes of the group have and that no source explains: somebody put them there by hand, or a
+// daemon does.
+func (p *pool) noteNodeLabels(g inventory.NodeGroup, carried map[string]string) {
+	for _, k := range sortedKeys(g.NodeLabels) {
+		domain, _, _ := strings.Cut(k, "/")
+		_, beta := karpv1.NormalizedLabels[k]
+		switch {
+		case carried[k] == g.NodeLabels[k], beta, karpv1.WellKnownLabels.Has(k), restricted(k), slices.Contains(eksDescribes, k):
+		case slices.ContainsFunc(systemDomains, func(s string) bool { return domain == s || strings.HasSuffix(domain, "."+s) }):
+		default:
+			p.note(g, "node label "+k+"="+g.NodeLabels[k], "All nodes of the group have it, but nothing that launches them sets it: a hand or a daemon did.", "Add it to the NodePool's template if workloads select by it and no daemon sets it.")
+		}
+	}
+}
+
+// systemDomains are those of labels that the kubelet, the cloud provider, CSI drivers and AWS's daemons set on every node.
+var systemDomains = []string{"kubernetes.io", "k8s.io", "amazonaws.com", "csi.aws.com", "eksctl.io", "node.openshift.io"}
 
 // byKey puts tags in order: AWS promises none, and what is reported must not change from look to look.
 func byKey(tags []inventory.Tag) []inventory.Tag {

@@ -128,7 +128,7 @@ func TestLabelsAndTaints(t *testing.T) {
 			reason: "what else it sets is named",
 			groups: []inventory.NodeGroup{plain(withUserData(bootstrap("--use-max-pods false --kubelet-extra-args '--max-pods=110 --node-labels=a=1 --v=4' --enable-docker-bridge true")))},
 			labels: map[string]string{"a": "1"},
-			listed: []string{"userData --use-max-pods=false", "userData --max-pods=110", "userData --v=4", "userData --enable-docker-bridge=true"},
+			listed: []string{"userData --v=4", "userData --enable-docker-bridge=true"},
 		},
 		"BootstrapFlagWithoutValue": {
 			reason: "a flag is no other flag's value",
@@ -147,8 +147,8 @@ func TestLabelsAndTaints(t *testing.T) {
 			listed: []string{"label zone"},
 		},
 		"Script": {
-			reason: "commands are listed as a whole",
-			groups: []inventory.NodeGroup{plain(withUserData("#!/bin/bash\nyum install -y nfs-utils\nsysctl -w x=1\n/etc/eks/bootstrap.sh prod"))},
+			reason: "commands are kept; those that followed the join are named, since they precede it now",
+			groups: []inventory.NodeGroup{plain(withUserData("#!/bin/bash\nyum install -y nfs-utils\n/etc/eks/bootstrap.sh prod\nsysctl -w x=1\n"))},
 			listed: []string{"userData"},
 		},
 		"NodeConfig": {
@@ -158,42 +158,30 @@ func TestLabelsAndTaints(t *testing.T) {
 			taints: taints("tier", "mem", "NoSchedule", "disk", "fast", "NoExecute", "alone", "", "PreferNoSchedule"),
 		},
 		"NodeConfigOthers": {
-			reason: "everything else of a NodeConfig is named",
+			reason: "everything else of a NodeConfig is kept",
 			groups: []inventory.NodeGroup{plain(withUserData("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  containerd: {config: x}\n  kubelet:\n    config: {maxPods: 110, registerWithTaints: many}\n    flags: [--v=4]\n---\napiVersion: node.eks.aws/v1alpha1\nspec:\n  instance: {localStorage: {strategy: RAID0}}\n"))},
-			listed: []string{"userData NodeConfig spec.containerd", "userData --v=4", "userData NodeConfig spec.kubelet.config.maxPods", "userData NodeConfig spec.kubelet.config.registerWithTaints", "userData NodeConfig spec.instance"},
-		},
-		"NodeConfigOddKubelet": {
-			reason: "a NodeConfig that nodeadm would not take",
-			groups: []inventory.NodeGroup{plain(withUserData("apiVersion: node.eks.aws/v1alpha1\nspec: {kubelet: [1]}"))},
-			listed: []string{"userData NodeConfig spec.kubelet"},
 		},
 		"NodeConfigInScript": {
 			reason: "a script that writes one is a script",
 			groups: []inventory.NodeGroup{plain(withUserData("#!/bin/bash\ncat <<E >/etc/x\napiVersion: node.eks.aws/v1alpha1\nE\n"))},
-			listed: []string{"userData"},
 		},
 		"Bottlerocket": {
-			reason: "labels, taints, and the names of all other settings",
-			groups: []inventory.NodeGroup{plain(withUserData(bottlerocket))},
+			reason: "labels and taints, in the order of their keys",
+			groups: []inventory.NodeGroup{plain(withUserData(bottlerocket), template(func(lt *inventory.LaunchTemplate) { lt.Image.Name = "bottlerocket-aws-k8s-1.33" }))},
 			labels: map[string]string{"tier": "mem", "disk": "fast"},
-			taints: taints("tier", "mem", "NoSchedule", "disk", "fast", "NoExecute", "disk", "slow", "PreferNoSchedule"),
-			listed: []string{"userData settings.kubernetes.max-pods", "userData settings.host-containers.admin.enabled"},
+			taints: taints("disk", "fast", "NoExecute", "disk", "slow", "PreferNoSchedule", "tier", "mem", "NoSchedule"),
 		},
 		"BrokenArchive": {
-			reason: "what cannot be taken apart is listed as a whole",
+			reason: "cloud-init takes an archive without an end, too",
 			groups: []inventory.NodeGroup{plain(withUserData("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: text/x-shellscript\n\ncurl example.com\n"))},
-			listed: []string{"userData"},
 		},
 		"EKSOwnTemplate": {
 			reason: "EKS's own user data is Karpenter's, too: labels are carried, nothing is listed",
 			groups: []inventory.NodeGroup{managed("AL2_x86_64", "1.32.1-20250101", withUserData(eksScript))},
-			labels: map[string]string{"eks.amazonaws.com/nodegroup": "mng"},
 		},
 		"SelfManagedLikeEKS": {
-			reason: "the same in a template of the user's is his",
+			reason: "the same in a template of the user's",
 			groups: []inventory.NodeGroup{plain(withUserData(eksScript))},
-			labels: map[string]string{"eks.amazonaws.com/nodegroup": "mng"},
-			listed: []string{"userData --max-pods=29", "userData --use-max-pods=false"},
 		},
 		"Tags": {
 			reason: "as Cluster Autoscaler reads them at size zero",
@@ -204,7 +192,7 @@ func TestLabelsAndTaints(t *testing.T) {
 		"TagsOthers": {
 			reason: "its tuning of the group is listed",
 			groups: []inventory.NodeGroup{plain(tagged(tag("resources/ephemeral-storage", "100G"), tag("autoscaling-options/scaledownunneededtime", "1m"), tag("taint/x", "NoSchedule")))},
-			listed: []string{"tag k8s.io/cluster-autoscaler/node-template/autoscaling-options/scaledownunneededtime", "tag k8s.io/cluster-autoscaler/node-template/resources/ephemeral-storage", "tag k8s.io/cluster-autoscaler/node-template/taint/x=NoSchedule"},
+			listed: []string{"tag k8s.io/cluster-autoscaler/node-template/resources/ephemeral-storage", "tag k8s.io/cluster-autoscaler/node-template/taint/x=NoSchedule"},
 		},
 		"SameEverywhere": {
 			reason: "the usual case: all three sources agree",
@@ -284,7 +272,7 @@ func TestLabelsAndTaints(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			target := translated(t, tc.groups...)
-			if diff := cmp.Diff(tc.labels, target.NodePool.Spec.Template.Labels, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tc.labels, labelsOf(target), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: labels: -want +got\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(tc.taints, target.NodePool.Spec.Template.Spec.Taints, cmpopts.EquateEmpty()); diff != "" {

@@ -3,6 +3,7 @@ package translate
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -67,10 +68,17 @@ func asYAML(t *testing.T, o any) string {
 
 var cluster = inventory.Cluster{Name: "prod", SecurityGroup: "sg-cluster"}
 
+// instanceTypes are those that the tests use, as EC2 describes them.
+var instanceTypes = []inventory.InstanceType{
+	{Name: "c5.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 4096}, {Name: "m5.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192},
+	{Name: "m5.xlarge", Architecture: "amd64", VCPUs: 4, MemoryMiB: 16384}, {Name: "m6i.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192},
+	{Name: "r6g.xlarge", Architecture: "arm64", VCPUs: 4, MemoryMiB: 32768},
+}
+
 // plain is a launch-template Auto Scaling group with nothing to list but its sizes.
 func plain(change ...func(*inventory.NodeGroup)) inventory.NodeGroup {
 	g := inventory.NodeGroup{
-		Name: "asg", AutoScalingGroup: "asg", Max: 5, Subnets: []string{"subnet-b", "subnet-a"},
+		Name: "asg", AutoScalingGroup: "asg", Max: 5, Subnets: []string{"subnet-b", "subnet-a"}, Types: instanceTypes,
 		LaunchTemplate: inventory.LaunchTemplate{
 			InstanceType: "m5.large", ImageID: "ami-1", Version: "3", Asked: "3", SecurityGroups: []string{"sg-1"},
 			Image:    &inventory.Image{ID: "ami-1", Name: "amazon-eks-node-al2023-x86_64-standard-1.33-v20260114", Architecture: "x86_64"},
@@ -124,14 +132,20 @@ func translated(t *testing.T, groups ...inventory.NodeGroup) inventory.Target {
 	return target
 }
 
-// fields are what was listed, by field, without the sizes that every group has.
+// fields are what was listed, by field.
 func fields(target inventory.Target) []string {
 	var out []string
 	for _, n := range target.NotCarried {
-		if n.Field != "maxSize 5" {
-			out = append(out, n.Field)
-		}
+		out = append(out, n.Field)
 	}
+	return out
+}
+
+// labelsOf are the labels of the pool's nodes without those that EKS adds to a managed node group's.
+func labelsOf(target inventory.Target) map[string]string {
+	out := maps.Clone(target.NodePool.Spec.Template.Labels)
+	delete(out, labelNodeGroup)
+	delete(out, labelCapacityType)
 	return out
 }
 

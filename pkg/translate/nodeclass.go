@@ -31,6 +31,10 @@ func (p *pool) nodeClass() (*awsv1.EC2NodeClass, error) {
 	if err != nil {
 		return nil, err
 	}
+	u, err := p.userData(family)
+	if err != nil {
+		return nil, err
+	}
 	subnets, securityGroups := p.subnets(), p.securityGroups()
 	switch {
 	case p.role == "":
@@ -44,17 +48,22 @@ func (p *pool) nodeClass() (*awsv1.EC2NodeClass, error) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "karpenter.k8s.aws/v1", Kind: "EC2NodeClass"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: p.ownLabels()},
 		Spec: awsv1.EC2NodeClassSpec{
-			Role:                       p.role,
-			AMIFamily:                  ptr.To(family),
-			AMISelectorTerms:           amis,
-			SubnetSelectorTerms:        subnets,
-			SecurityGroupSelectorTerms: securityGroups,
-			AssociatePublicIPAddress:   lt.AssociatePublicIP,
-			BlockDeviceMappings:        p.blockDevices(family),
-			MetadataOptions:            p.metadata(family),
-			DetailedMonitoring:         lt.DetailedMonitoring,
-			PlacementGroupSelector:     placementGroup(lt.PlacementGroup),
-			Tags:                       p.tags(),
+			Role:                             p.role,
+			AMIFamily:                        ptr.To(family),
+			AMISelectorTerms:                 amis,
+			SubnetSelectorTerms:              subnets,
+			SecurityGroupSelectorTerms:       securityGroups,
+			AssociatePublicIPAddress:         lt.AssociatePublicIP,
+			BlockDeviceMappings:              p.blockDevices(family),
+			UserData:                         text(userDataOf(u, family, lt.UserData)),
+			Kubelet:                          u.spec(),
+			InstanceStorePolicy:              u.instanceStore(),
+			NetworkInterfaces:                p.networkInterfaces(),
+			MetadataOptions:                  p.metadata(family),
+			DetailedMonitoring:               lt.DetailedMonitoring,
+			PlacementGroupSelector:           placementGroup(lt.PlacementGroup),
+			CapacityReservationSelectorTerms: p.capacityReservations(),
+			Tags:                             p.tags(),
 		},
 	}, nil
 }
@@ -63,16 +72,25 @@ func (p *pool) nodeClass() (*awsv1.EC2NodeClass, error) {
 // a node that is replaced at three in the morning must be the one that was tested.
 func (p *pool) ami() ([]awsv1.AMISelectorTerm, string, error) {
 	g := p.first()
-	if windows(g) {
-		return nil, "", inventory.Terminal(fmt.Errorf("pool %s: node group %s runs Windows, which is not translated in this version: leave it out of spec.pools", p.name, g.Name))
+	for _, other := range p.groups[1:] {
+		if windows(other) != windows(g) {
+			return nil, "", inventory.Terminal(fmt.Errorf("pool %s: of node groups %s and %s one runs Windows and one Linux: put them into pools of their own", p.name, g.Name, other.Name))
+		}
 	}
 	if family, alias, ok := managedAlias(g.Managed); ok && (!g.Managed.OwnLaunchTemplate || g.LaunchTemplate.ImageID == "") {
+		if family == awsv1.AMIFamilyAL2 && noAL2(p.cluster.Version) {
+			return nil, "", inventory.Terminal(fmt.Errorf("pool %s: node group %s runs Amazon Linux 2, of which there is no image for Kubernetes %s: move the group to Amazon Linux 2023 first", p.name, g.Name, p.cluster.Version))
+		}
 		p.noteOtherImages(alias)
 		return []awsv1.AMISelectorTerm{{Alias: alias}}, family, nil
 	}
 	var ids []string
 	for _, g := range p.groups {
-		ids = append(ids, g.LaunchTemplate.ImageID)
+		id := g.LaunchTemplate.ImageID
+		if id != "" && !strings.HasPrefix(id, "ami-") {
+			return nil, "", inventory.Terminal(fmt.Errorf("pool %s: node group %s launches the image %s, which is another one from time to time: name the image's id in a new version of its launch template", p.name, g.Name, id))
+		}
+		ids = append(ids, id)
 	}
 	var terms []awsv1.AMISelectorTerm
 	for _, id := range p.atMost("AMI", ids) {
@@ -94,10 +112,6 @@ func (p *pool) noteOtherImages(alias string) {
 			p.note(g, "AMI", "It is not that of node group "+p.first().Name+", "+alias+", which all nodes of the pool get.", "Put the group into a pool of its own if its nodes need another image.")
 		}
 	}
-}
-
-func windows(g inventory.NodeGroup) bool {
-	return strings.HasPrefix(amiType(g), "WINDOWS_") || g.LaunchTemplate.Image != nil && strings.HasPrefix(g.LaunchTemplate.Image.Name, "Windows_")
 }
 
 func amiType(g inventory.NodeGroup) string {
@@ -135,9 +149,13 @@ func (p *pool) family(g inventory.NodeGroup) string {
 		name = g.LaunchTemplate.Image.Name
 	}
 	switch {
+	case windows(g):
+		return p.windowsFamily(g)
+	case strings.HasPrefix(name, "bottlerocket"):
+		return awsv1.AMIFamilyBottlerocket
 	case strings.Contains(name, "al2023"), strings.Contains(userData, "node.eks.aws"):
 		return awsv1.AMIFamilyAL2023
-	case strings.HasPrefix(name, "bottlerocket"), strings.Contains(userData, "[settings.kubernetes]"):
+	case tomlSettings.MatchString(userData):
 		return awsv1.AMIFamilyBottlerocket
 	case strings.HasPrefix(name, "amazon-eks-"), strings.Contains(userData, "/etc/eks/bootstrap.sh"):
 		return awsv1.AMIFamilyAL2
@@ -220,6 +238,9 @@ func dataDevice(family string) string {
 	if family == awsv1.AMIFamilyBottlerocket {
 		return "/dev/xvdb"
 	}
+	if strings.HasPrefix(family, "Windows") {
+		return "/dev/sda1"
+	}
 	return "/dev/xvda"
 }
 
@@ -256,8 +277,11 @@ func text(s string) *string {
 // Amazon Linux 2023 do, else they are optional and travel one (EC2 user guide, "instance metadata options: order of precedence").
 func (p *pool) metadata(family string) *awsv1.MetadataOptions {
 	hops, tokens := int32(1), "optional"
-	if family == awsv1.AMIFamilyAL2023 {
+	switch {
+	case family == awsv1.AMIFamilyAL2023:
 		hops, tokens = 2, "required"
+	case p.first().Managed != nil:
+		hops = 2 // EKS's own launch templates
 	}
 	m := p.first().LaunchTemplate.Metadata
 	if m == nil {

@@ -252,9 +252,9 @@ func TestRemainder(t *testing.T) {
 			want:   []string{"keyName ops"},
 		},
 		"CapacityReservation": {
-			reason: "reserved capacity is paid for",
-			group:  plain(template(func(lt *inventory.LaunchTemplate) { lt.CapacityReservation = "cr-1" })),
-			want:   []string{"capacityReservation cr-1"},
+			reason: "a preference has no place in an EC2NodeClass",
+			group:  plain(template(func(lt *inventory.LaunchTemplate) { lt.CapacityReservation = "open" })),
+			want:   []string{"capacityReservation open"},
 		},
 		"EBSOptimizedFalse": {
 			reason: "it cannot be turned off",

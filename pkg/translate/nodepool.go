@@ -1,7 +1,9 @@
 package translate
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -15,8 +17,6 @@ import (
 )
 
 const (
-	// consolidateAfter is Cluster Autoscaler's own default of --scale-down-unneeded-time.
-	consolidateAfter = "10m"
 	// never: nodes of an Auto Scaling group do not expire unless the group has a maximum instance lifetime.
 	never = "Never"
 	// ec2Arm is EC2's word for arm64 images; all others that EKS knows are x86_64.
@@ -24,7 +24,11 @@ const (
 )
 
 func (p *pool) nodePool(types []string) *karpv1.NodePool {
-	labels, taints := p.labelsAndTaints()
+	labels, all := p.labelsAndTaints()
+	for _, g := range p.groups {
+		p.noteNodeLabels(g, labels)
+	}
+	taints, startups := splitTaints(all)
 	return &karpv1.NodePool{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "karpenter.sh/v1", Kind: "NodePool"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: p.ownLabels()},
@@ -32,17 +36,16 @@ func (p *pool) nodePool(types []string) *karpv1.NodePool {
 			Template: karpv1.NodeClaimTemplate{
 				ObjectMeta: karpv1.ObjectMeta{Labels: labels},
 				Spec: karpv1.NodeClaimTemplateSpec{
-					Taints:       taints,
-					Requirements: p.requirements(types),
-					NodeClassRef: &karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: p.name},
-					ExpireAfter:  p.expireAfter(),
+					Taints:        taints,
+					StartupTaints: startups,
+					Requirements:  p.requirements(types),
+					NodeClassRef:  &karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: p.name},
+					ExpireAfter:   p.expireAfter(),
 				},
 			},
-			Disruption: karpv1.Disruption{
-				ConsolidateAfter:    karpv1.MustParseNillableDuration(consolidateAfter),
-				ConsolidationPolicy: karpv1.ConsolidationPolicyWhenEmptyOrUnderutilized,
-				Budgets:             []karpv1.Budget{{Nodes: "10%"}},
-			},
+			Disruption: p.disruption(),
+			Limits:     p.limits(),
+			Weight:     p.weight(),
 		},
 	}
 }
@@ -64,10 +67,8 @@ func (p *pool) requirements(types []string) []karpv1.NodeSelectorRequirementWith
 	out := []karpv1.NodeSelectorRequirementWithMinValues{
 		in(corev1.LabelInstanceTypeStable, types...),
 		in(karpv1.CapacityTypeLabelKey, p.capacityTypes()...),
-		in(corev1.LabelOSStable, string(corev1.Linux)),
-	}
-	if archs := p.architectures(); len(archs) > 0 {
-		out = append(out, in(corev1.LabelArchStable, archs...))
+		in(corev1.LabelOSStable, p.os()),
+		in(corev1.LabelArchStable, p.architectures(types)...),
 	}
 	if p.first().LaunchTemplate.Tenancy == "dedicated" {
 		out = append(out, in(awsv1.LabelInstanceTenancy, "dedicated"))
@@ -75,21 +76,58 @@ func (p *pool) requirements(types []string) []karpv1.NodeSelectorRequirementWith
 	return out
 }
 
-// architectures are known from the images; where one is not, the instance types alone decide.
-func (p *pool) architectures() []string {
+// architectures are known from the images, else from the instance types: which of the two a pod may run on must not be left open.
+func (p *pool) architectures(types []string) []string {
 	var out []string
 	for _, g := range p.groups {
-		image := g.LaunchTemplate.Image
-		switch {
+		switch image := g.LaunchTemplate.Image; {
 		case image == nil || image.Architecture == "":
-			return nil
+			for _, t := range typesOf(g) {
+				if t != "" {
+					out = append(out, architectureOf(g, t))
+				}
+			}
 		case image.Architecture == ec2Arm:
 			out = append(out, karpv1.ArchitectureArm64)
 		default:
 			out = append(out, karpv1.ArchitectureAmd64)
 		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(out)))
+	if len(out) == 0 { // a group without types beside one with
+		for _, t := range types {
+			out = append(out, architectureOf(p.first(), t))
+		}
+	}
+	out = slices.Compact(slices.Sorted(slices.Values(out)))
+	if len(out) > 1 {
+		p.note(p.first(), "architecture", "The pool's groups launch both arm64 and amd64, and a pod that does not say which it needs may get either.", "Make a pool of each.")
+	}
+	return out
+}
+
+// familyOptions are the letters after the generation's number.
+var familyOptions = regexp.MustCompile(`^[a-z]+[0-9]+([a-z]*)`)
+
+// architectureOf is EC2's word, else goes by the name: AWS's own processors put a "g" first after the number, and a1 came before that rule (EC2 user
+// guide, "instance type naming conventions").
+func architectureOf(g inventory.NodeGroup, instanceType string) string {
+	for _, t := range g.Types {
+		if t.Name == instanceType && t.Architecture != "" {
+			return t.Architecture
+		}
+	}
+	if m := familyOptions.FindStringSubmatch(instanceType); strings.HasPrefix(instanceType, "a1.") || (m != nil && strings.HasPrefix(m[1], "g")) {
+		return karpv1.ArchitectureArm64
+	}
+	return karpv1.ArchitectureAmd64
+}
+
+// os is what the pool's nodes run; groups of one pool have one image family.
+func (p *pool) os() string {
+	if windows(p.first()) {
+		return string(corev1.Windows)
+	}
+	return string(corev1.Linux)
 }
 
 func (p *pool) instanceTypes() []string {
@@ -143,6 +181,9 @@ func (p *pool) capacityTypes() []string {
 		spot, onDemand = spot || s, onDemand || o
 	}
 	var out []string
+	if slices.ContainsFunc(p.groups, reserved) {
+		out = append(out, karpv1.CapacityTypeReserved)
+	}
 	if spot {
 		out = append(out, karpv1.CapacityTypeSpot)
 	}
@@ -156,6 +197,8 @@ func capacityOf(g inventory.NodeGroup) (spot, onDemand bool) {
 	switch m := g.MixedInstances; {
 	case g.Managed != nil && g.Managed.CapacityType == "SPOT":
 		return true, false
+	case reserved(g):
+		return false, false
 	case g.Managed == nil && m != nil:
 		return m.OnDemandPercentage < 100, m.OnDemandPercentage > 0 || m.OnDemandBase > 0
 	}

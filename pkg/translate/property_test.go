@@ -272,7 +272,9 @@ var samples = map[string]any{
 	"UserData": "#!/bin/bash\nyum update\n", "SecurityGroups": []string{"sg-z"}, "BlockDevices": []inventory.BlockDevice{{DeviceName: "/dev/xvdz", SizeGiB: 7}},
 	"Asked": "$Latest", "Tenancy": "dedicated", "Overrides": []inventory.Override{{InstanceType: "z1d.large"}}, "CapacityType": "SPOT",
 	"AMIType": "BOTTLEROCKET_x86_64", "ReleaseVersion": "1.99.9-20991231", "InstanceTypes": []string{"z1d.large"}, "Labels": map[string]string{"z": "z"}, "Taints": taints("z", "z", "NoSchedule"),
-	"IPv6": "enabled", "Endpoint": "disabled", "Tokens": "optional", "Other": []string{"CpuOptions"}, "Architecture": "arm64", "OwnLaunchTemplate": true,
+	"NetworkInterfaces": []inventory.NetworkInterface{{Type: "interface"}, {Device: 1, Type: "interface"}}, "NodeLabels": map[string]string{"z": "z"},
+	"Types": []inventory.InstanceType{{Name: "m5.large", VCPUs: 3, MemoryMiB: 5}, {Name: "m6i.large", VCPUs: 7, MemoryMiB: 9}},
+	"IPv6":  "enabled", "Endpoint": "disabled", "Tokens": "optional", "Other": []string{"CpuOptions"}, "Architecture": "arm64", "OwnLaunchTemplate": true,
 }
 
 // set gives the field a value that it does not have; false if the way there is a nil pointer.

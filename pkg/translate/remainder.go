@@ -20,8 +20,8 @@ func (p *pool) remainderOfTemplate(g inventory.NodeGroup) {
 	if lt.KeyName != "" {
 		p.note(g, "keyName "+lt.KeyName, "Karpenter launches without an SSH key.", "Use SSM Session Manager, or add the key in spec.userData.")
 	}
-	if lt.CapacityReservation != "" {
-		p.note(g, "capacityReservation "+lt.CapacityReservation, "Reserved capacity is not translated in this version.", "Add capacityReservationSelectorTerms and the capacity type reserved by hand.")
+	if lt.CapacityReservation != "" && !reserved(g) {
+		p.note(g, "capacityReservation "+lt.CapacityReservation, "An EC2NodeClass selects reservations by id or tag, and has neither preferences nor resource groups.", "Add capacityReservationSelectorTerms and the capacity type reserved by hand if the nodes are to use reservations.")
 	}
 	if lt.Tenancy == "host" {
 		p.note(g, "tenancy host", "Karpenter does not launch onto dedicated hosts.", "Leave this group to Cluster Autoscaler.")
@@ -68,8 +68,8 @@ func (p *pool) remainderOfMixedInstances(g inventory.NodeGroup) {
 }
 
 func (p *pool) remainderOfGroup(g inventory.NodeGroup) {
-	if g.Managed != nil && g.Managed.CapacityType == "CAPACITY_BLOCK" {
-		p.note(g, "capacityType CAPACITY_BLOCK", "Reserved capacity is not translated in this version; the NodePool launches on-demand.", "Add capacityReservationSelectorTerms and the capacity type reserved by hand, or leave the group to Cluster Autoscaler.")
+	if g.Managed != nil && g.Managed.CapacityType == "CAPACITY_BLOCK" && !reserved(g) {
+		p.note(g, "capacityType CAPACITY_BLOCK", "The launch template names no reservation; the NodePool launches on-demand.", "Add capacityReservationSelectorTerms and the capacity type reserved by hand, or leave the group to Cluster Autoscaler.")
 	}
 	if g.CapacityRebalance {
 		p.note(g, "capacityRebalance", "Karpenter acts on spot interruption warnings, not on rebalance recommendations.", "Nothing.")
@@ -89,16 +89,20 @@ func (p *pool) remainderOfGroup(g inventory.NodeGroup) {
 	if g.WarmPool {
 		p.note(g, "warmPool", "Karpenter keeps no stopped instances.", "Nothing; measure how long a node takes to be Ready.")
 	}
-	p.note(g, fmt.Sprintf("maxSize %d", g.Max), "A NodePool is limited by resources, not by a number of nodes; none is set.", "Set spec.limits on the NodePool to what you are ready to pay for.")
+	if types := typesOf(g); len(types) == 1 {
+		if spot, _ := capacityOf(g); spot {
+			p.note(g, "spot with one instance type", "Spot capacity of one type runs out, and Karpenter then has no other to launch; it asks for five at least.", "Add instance types to the NodePool that the workloads can run on.")
+		}
+	}
 }
 
 func (p *pool) remainderOfUserData(g inventory.NodeGroup) {
 	u := readUserData(g.LaunchTemplate.UserData)
-	if u.script {
-		p.note(g, "userData", "The user data does more than join the cluster; only its node labels and taints are carried over in this version.",
-			"Put the rest into the EC2NodeClass's spec.userData before the hand-over.")
+	if u.late {
+		p.note(g, "userData", "It has commands after those that join the cluster; Karpenter runs all of the user data before the join.",
+			"Check that they do not need the kubelet, or move what they do to a DaemonSet.")
 	}
 	for _, setting := range u.rest {
-		p.note(g, "userData "+setting, "Karpenter starts its nodes with settings of its own.", "Set it in the EC2NodeClass, in spec.kubelet or spec.userData, if the nodes need it.")
+		p.note(g, "userData "+setting, "Neither an EC2NodeClass nor a NodePool has a place for it, or the value is none that they take.", "Nothing, unless the nodes need it: then see spec.kubelet and spec.userData of the EC2NodeClass.")
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -19,6 +22,7 @@ type pool struct {
 	name    string
 	groups  []inventory.NodeGroup
 	role    string
+	scaling *inventory.Scaling
 	notes   []inventory.NotCarried
 }
 
@@ -39,7 +43,10 @@ func Pool(cluster inventory.Cluster, p inventory.Pool, groups []inventory.NodeGr
 	if len(groups) == 0 {
 		return inventory.Target{}, inventory.Terminal(fmt.Errorf("pool %s has no node group that exists: name one in spec.pools", p.Name))
 	}
-	t := &pool{cluster: cluster, name: p.Name, groups: groups, role: nodeRole}
+	if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
+		return inventory.Target{}, inventory.Terminal(fmt.Errorf("pool %q cannot be the name of a NodePool: %s", p.Name, strings.Join(problems, "; ")))
+	}
+	t := &pool{cluster: cluster, name: p.Name, groups: groups, role: nodeRole, scaling: p.Scaling}
 	types := t.instanceTypes()
 	if len(types) == 0 {
 		return inventory.Target{}, inventory.Terminal(fmt.Errorf("pool %s: no instance type could be read from node groups %v: check their launch templates", p.Name, p.NodeGroups))
@@ -52,8 +59,19 @@ func Pool(cluster inventory.Cluster, p inventory.Pool, groups []inventory.NodeGr
 	t.differences()
 	t.remainder()
 	nodeClass.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodeClass.Spec)}
-	nodePool.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodePool.Spec)}
+	nodePool.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodePool.Spec), annotationGroups: t.groupNames()}
 	return inventory.Target{Pool: p.Name, NodePool: *nodePool, NodeClass: *nodeClass, NotCarried: t.notes}, nil
+}
+
+// annotationGroups has the full names of the node groups, which may be longer than any name or label in Kubernetes.
+const annotationGroups = "castoff.sh/node-groups"
+
+func (p *pool) groupNames() string {
+	var names []string
+	for _, g := range p.groups {
+		names = append(names, g.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // hash tells targets apart; it is no promise to anybody else.

@@ -41,6 +41,9 @@ func TestPoolWhole(t *testing.T) {
   - nodes: 10%
   consolidateAfter: 10m
   consolidationPolicy: WhenEmptyOrUnderutilized
+limits:
+  cpu: "10"
+  memory: 40Gi
 template:
   metadata:
     labels:
@@ -108,7 +111,6 @@ tags:
 			notCarried: `tag aws:x: The key is reserved: AWS, EKS or Karpenter sets it where it is needed. Nothing.
 keyName ops: Karpenter launches without an SSH key. Use SSM Session Manager, or add the key in spec.userData.
 minSize 1: A NodePool has no least number of nodes: empty ones go. Run low-priority placeholder pods if spare capacity is needed.
-maxSize 5: A NodePool is limited by resources, not by a number of nodes; none is set. Set spec.limits on the NodePool to what you are ready to pay for.
 `,
 		},
 		"MixedInstances": {
@@ -125,6 +127,9 @@ maxSize 5: A NodePool is limited by resources, not by a number of nodes; none is
   - nodes: 10%
   consolidateAfter: 10m
   consolidationPolicy: WhenEmptyOrUnderutilized
+limits:
+  cpu: "10"
+  memory: 40Gi
 template:
   metadata: {}
   spec:
@@ -176,7 +181,6 @@ onDemandAllocationStrategy prioritized: Karpenter launches the cheapest type tha
 weight 2 of m5.xlarge: Karpenter counts what pods ask for, not weights. Nothing.
 instanceRequirements: The NodePool has the 2 instance types that fit today; types to come are not added. Replace the list by requirements on karpenter.k8s.aws labels.
 capacityRebalance: Karpenter acts on spot interruption warnings, not on rebalance recommendations. Nothing.
-maxSize 5: A NodePool is limited by resources, not by a number of nodes; none is set. Set spec.limits on the NodePool to what you are ready to pay for.
 `,
 		},
 		"Managed": {
@@ -193,9 +197,14 @@ maxSize 5: A NodePool is limited by resources, not by a number of nodes; none is
   - nodes: 10%
   consolidateAfter: 10m
   consolidationPolicy: WhenEmptyOrUnderutilized
+limits:
+  cpu: "10"
+  memory: 40Gi
 template:
   metadata:
     labels:
+      eks.amazonaws.com/capacityType: SPOT
+      eks.amazonaws.com/nodegroup: mng
       tier: batch
   spec:
     expireAfter: Never
@@ -246,8 +255,7 @@ subnetSelectorTerms:
 - id: subnet-a
 - id: subnet-b
 `,
-			notCarried: `maxSize 5: A NodePool is limited by resources, not by a number of nodes; none is set. Set spec.limits on the NodePool to what you are ready to pay for.
-`,
+			notCarried: ``,
 		},
 	}
 	for name, tc := range cases {
@@ -345,19 +353,35 @@ func TestErrors(t *testing.T) {
 			groups: []inventory.NodeGroup{plain()},
 			want:   "pool general: its nodes have no IAM role",
 		},
-		"Windows": {
+		"WindowsAndLinux": {
 			reason: "Linux nodes would not run its pods",
-			groups: []inventory.NodeGroup{managed("WINDOWS_CORE_2022_x86_64", "1.33-2026.01.14")},
+			groups: []inventory.NodeGroup{plain(), managed("WINDOWS_CORE_2022_x86_64", "1.33-2026.01.14")},
 			role:   "role",
-			want:   "pool general: node group mng runs Windows, which is not translated in this version: leave it out of spec.pools",
+			want:   "pool general: of node groups asg and mng one runs Windows and one Linux: put them into pools of their own",
 		},
-		"WindowsImage": {
-			reason: "the same, self-managed",
-			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) {
-				lt.Image.Name = "Windows_Server-2022-English-Core-EKS_Optimized-1.33-2026.01.14"
-			}))},
-			role: "role",
-			want: "pool general: node group asg runs Windows, which is not translated in this version: leave it out of spec.pools",
+		"OddKubelet": {
+			reason: "a NodeConfig that nodeadm would not take",
+			groups: []inventory.NodeGroup{plain(withUserData("apiVersion: node.eks.aws/v1alpha1\nspec: {kubelet: [1]}"))},
+			role:   "role",
+			want:   "pool general: the user data of node group asg cannot be carried over: spec.kubelet of its NodeConfig is not as nodeadm takes it. Mend it in a new version of the launch template, or leave the group to Cluster Autoscaler",
+		},
+		"NoText": {
+			reason: "what is no text cannot be merged",
+			groups: []inventory.NodeGroup{plain(withUserData("\x1f\x8b\x08\x00"))},
+			role:   "role",
+			want:   "pool general: the user data of node group asg cannot be carried over: it is not text. Mend it in a new version of the launch template, or leave the group to Cluster Autoscaler",
+		},
+		"OtherKind": {
+			reason: "Bottlerocket's settings on Amazon Linux do nothing",
+			groups: []inventory.NodeGroup{plain(withUserData(bottlerocket))},
+			role:   "role",
+			want:   "pool general: the user data of node group asg is not of the kind that an image of family AL2023 reads: its nodes start without it today. Mend it in a new version of the launch template",
+		},
+		"MovingImage": {
+			reason: "a parameter's image changes behind the back",
+			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.ImageID, lt.Image = "resolve:ssm:/x", nil }))},
+			role:   "role",
+			want:   "pool general: node group asg launches the image resolve:ssm:/x, which is another one from time to time: name the image's id in a new version of its launch template",
 		},
 	}
 	for name, tc := range cases {
@@ -561,7 +585,7 @@ func TestRequirements(t *testing.T) {
 		return template(func(lt *inventory.LaunchTemplate) { lt.Image.Architecture = a })
 	}
 	spot := template(func(lt *inventory.LaunchTemplate) { lt.Spot = true })
-	distribution := []string{"mixedInstancesPolicy.instancesDistribution"}
+	distribution, oneSpot := []string{"mixedInstancesPolicy.instancesDistribution"}, []string{"spot with one instance type"}
 	capacity := karpv1.CapacityTypeLabelKey
 	cases := map[string]struct {
 		reason string
@@ -581,12 +605,14 @@ func TestRequirements(t *testing.T) {
 			groups: []inventory.NodeGroup{plain(spot)},
 			key:    capacity,
 			want:   []string{"spot"},
+			listed: oneSpot,
 		},
 		"AllSpot": {
 			reason: "a policy without any on-demand",
 			groups: []inventory.NodeGroup{mixed(0, 0)},
 			key:    capacity,
 			want:   []string{"spot"},
+			listed: oneSpot,
 		},
 		"AllOnDemand": {
 			reason: "a policy without any spot",
@@ -605,21 +631,21 @@ func TestRequirements(t *testing.T) {
 			groups: []inventory.NodeGroup{mixed(2, 0)},
 			key:    capacity,
 			want:   []string{"spot", "on-demand"},
-			listed: distribution,
+			listed: append(distribution, oneSpot...),
 		},
 		"Percentage": {
 			reason: "a mix",
 			groups: []inventory.NodeGroup{mixed(0, 50)},
 			key:    capacity,
 			want:   []string{"spot", "on-demand"},
-			listed: distribution,
+			listed: append(distribution, oneSpot...),
 		},
 		"GroupsUnlike": {
 			reason: "one on spot, one not: the mix is Karpenter's choice from now on",
 			groups: []inventory.NodeGroup{plain(), plain(named("b"), spot)},
 			key:    capacity,
 			want:   []string{"spot", "on-demand"},
-			listed: []string{"capacity type"},
+			listed: append([]string{"capacity type"}, oneSpot...),
 		},
 		"CapacityBlock": {
 			reason: "reserved capacity is not in this version",
@@ -638,17 +664,20 @@ func TestRequirements(t *testing.T) {
 			reason: "the instance types decide",
 			groups: []inventory.NodeGroup{plain(arch(""))},
 			key:    corev1.LabelArchStable,
+			want:   []string{"amd64"},
 		},
 		"BothArchs": {
 			reason: "the first group's would shut out the other's types",
 			groups: []inventory.NodeGroup{plain(arch("arm64")), plain(named("b"), arch("x86_64"))},
 			key:    corev1.LabelArchStable,
 			want:   []string{"amd64", "arm64"},
+			listed: []string{"architecture"},
 		},
 		"OneArchUnknown": {
-			reason: "half an answer is none",
-			groups: []inventory.NodeGroup{plain(arch("arm64")), plain(named("b"), arch(""))},
+			reason: "the types of the other group say it",
+			groups: []inventory.NodeGroup{plain(arch("arm64")), plain(named("b"), arch(""), template(func(lt *inventory.LaunchTemplate) { lt.InstanceType = "r6g.xlarge" }))},
 			key:    corev1.LabelArchStable,
+			want:   []string{"arm64"},
 		},
 		"Dedicated": {
 			reason: "hardware that nobody shares",
