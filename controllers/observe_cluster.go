@@ -36,10 +36,11 @@ func (o *Observer) nodes(ctx context.Context) ([]inventory.Node, error) {
 }
 
 func nodeOf(n *corev1.Node) inventory.Node {
+	ready, since := readiness(n)
 	return inventory.Node{
 		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, InstanceID: instanceID(n.Spec.ProviderID),
 		Zone: n.Labels[corev1.LabelTopologyZone], Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints,
-		Unschedulable: n.Spec.Unschedulable, Ready: nodeReady(n), Created: n.CreationTimestamp.Time, Allocatable: n.Status.Allocatable,
+		Unschedulable: n.Spec.Unschedulable, Ready: ready, ReadyChanged: since, Created: n.CreationTimestamp.Time, Allocatable: n.Status.Allocatable,
 	}
 }
 
@@ -52,10 +53,16 @@ func instanceID(providerID string) string {
 	return id
 }
 
-func nodeReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+func nodeReady(n *corev1.Node) bool { ready, _ := readiness(n); return ready }
+
+// readiness says whether the node is Ready, and since when it is or is not.
+func readiness(n *corev1.Node) (ready bool, since time.Time) {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+		}
+	}
+	return false, n.CreationTimestamp.Time
 }
 
 // assignGroups names each node's group by its instance.

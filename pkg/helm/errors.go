@@ -45,7 +45,7 @@ func (e *ValuesError) Error() string {
 func (e *ValuesError) Unwrap() error { return e.Err }
 
 // ForeignError says that a release or an object exists and belongs to somebody else, so it was not touched. A person decides:
-// remove it, or adopt it (provisioner.source: Existing). The next attempt looks again.
+// remove it. The next attempt looks again.
 type ForeignError struct {
 	// Object is what is in the way, for example "Deployment kube-system/karpenter".
 	Object string
@@ -55,7 +55,7 @@ type ForeignError struct {
 
 // Error says what is in the way, whose it is, and what can be done.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("%s belongs to %s and was left alone; let its owner remove it, or set provisioner.source to Existing",
+	return fmt.Sprintf("%s belongs to %s and was left alone; let its owner remove it",
 		e.Object, e.Owner)
 }
 

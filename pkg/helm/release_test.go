@@ -435,7 +435,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"Foreign": {
 			reason: "the object, its owner, the two ways out",
 			err:    &ForeignError{Object: "Deployment kube-system/karpenter", Owner: "Helm release kube-system/other"},
-			want:   "Deployment kube-system/karpenter belongs to Helm release kube-system/other and was left alone; let its owner remove it, or set provisioner.source to Existing",
+			want:   "Deployment kube-system/karpenter belongs to Helm release kube-system/other and was left alone; let its owner remove it",
 		},
 		"Pending": {
 			reason: "since when, and what happens next",

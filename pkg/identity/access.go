@@ -47,7 +47,7 @@ func (c *Client) lookAtAssociation(ctx context.Context, cluster inventory.Cluste
 		}
 		switch have := aws.ToString(out.Association.RoleArn); {
 		case have != roleARN:
-			f.conflict("the %s names role %s, not %s: change it, or set spec.provisioner.identity to Existing", object, have, roleARN)
+			f.conflict("the %s names role %s, not %s: change it to that role", object, have, roleARN)
 		case ours(out.Association.Tags, cluster):
 			f.own(object, c.removeAssociation(cluster, aws.ToString(a.AssociationId), object))
 		}

@@ -71,7 +71,7 @@ func (c *Client) lookAtRow(ctx context.Context, cluster inventory.Cluster, roleA
 		return f, err
 	case have == nil:
 		f.conflict("EKS cluster %s lets nodes join by %s alone, which castoff may not edit: set the chart's value awsAuth.write to true; "+
-			"or set the cluster's authentication mode to API_AND_CONFIG_MAP (aws-auth stays in force); or set spec.provisioner.identity to Existing and add to mapRoles: %s",
+			"or set the cluster's authentication mode to API_AND_CONFIG_MAP (aws-auth stays in force). The row that castoff would add to mapRoles: %s",
 			cluster.Name, awsAuth, flowRow(newRow(roleARN)))
 		return f, nil
 	}

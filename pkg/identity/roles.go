@@ -119,7 +119,7 @@ func foreignRole(want role, missing []step) string {
 	for _, s := range missing {
 		lacks = append(lacks, s.what)
 	}
-	return fmt.Sprintf("IAM role %s was not made by castoff for this cluster and does not fit (%s): mend or rename it, or set spec.provisioner.identity to Existing",
+	return fmt.Sprintf("IAM role %s was not made by castoff for this cluster and does not fit (%s): mend it, or rename it so that castoff makes one of its own",
 		want.name, strings.Join(lacks, ", "))
 }
 

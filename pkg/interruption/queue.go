@@ -126,12 +126,12 @@ func queueConflict(q queueState, feeding []rule) []string {
 	policy, err := awsapi.ParseDocument(q.policy)
 	if err != nil || !policy.Trusts("events.amazonaws.com", "sqs:SendMessage") {
 		out = append(out, fmt.Sprintf("queue %s was not made by castoff, and its policy does not let events.amazonaws.com send to it without a condition: "+
-			"allow that, tag the queue %s=%s to let castoff set its attributes, or name another queue in spec.provisioner", q.url, v1alpha1.TagManagedBy, v1alpha1.TagManagedByValue))
+			"allow that, tag the queue %s=%s to let castoff set its attributes, or rename that queue", q.url, v1alpha1.TagManagedBy, v1alpha1.TagManagedByValue))
 	}
 	for _, r := range feeding {
 		if r.carriesUnknown() {
 			out = append(out, fmt.Sprintf("queue %s is also fed by EventBridge rule %s, with events that Karpenter would delete unread: "+
-				"send them to a queue of their own, or name another queue in spec.provisioner", q.url, r.name))
+				"send them to a queue of their own", q.url, r.name))
 		}
 	}
 	return out

@@ -31,19 +31,21 @@ type Cluster struct {
 
 // Node is what castoff needs to know of a Node.
 type Node struct {
-	Name            string              `json:"name"`
-	UID             types.UID           `json:"uid"`
-	ResourceVersion string              `json:"resourceVersion,omitempty"`
-	InstanceID      string              `json:"instanceID,omitempty"`
-	Zone            string              `json:"zone,omitempty"`
-	Group           string              `json:"group,omitempty"` // NodeGroup.Name, empty when no group has its instance
-	Labels          map[string]string   `json:"labels,omitempty"`
-	Annotations     map[string]string   `json:"annotations,omitempty"`
-	Taints          []corev1.Taint      `json:"taints,omitempty"`
-	Unschedulable   bool                `json:"unschedulable,omitempty"`
-	Ready           bool                `json:"ready"`
-	Created         time.Time           `json:"created"`
-	Allocatable     corev1.ResourceList `json:"allocatable,omitempty"`
+	Name            string            `json:"name"`
+	UID             types.UID         `json:"uid"`
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
+	InstanceID      string            `json:"instanceID,omitempty"`
+	Zone            string            `json:"zone,omitempty"`
+	Group           string            `json:"group,omitempty"` // NodeGroup.Name, empty when no group has its instance
+	Labels          map[string]string `json:"labels,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
+	Taints          []corev1.Taint    `json:"taints,omitempty"`
+	Unschedulable   bool              `json:"unschedulable,omitempty"`
+	Ready           bool              `json:"ready"`
+	// ReadyChanged is when Ready last became what it is.
+	ReadyChanged time.Time           `json:"readyChanged,omitzero"`
+	Created      time.Time           `json:"created"`
+	Allocatable  corev1.ResourceList `json:"allocatable,omitempty"`
 }
 
 // HasTaint says whether the node carries a taint with that key and effect; an empty effect matches any.

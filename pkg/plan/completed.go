@@ -15,6 +15,9 @@ const defaultRetention = 86400
 // bootGrace is for how long a new node may be NotReady before anybody is told.
 const bootGrace = 5 * time.Minute
 
+// blinkGrace is the same for one that was Ready: a kubelet that restarts is NotReady for a moment.
+const blinkGrace = 2 * time.Minute
+
 // completedReached: every pool is empty, at its end size, and soaked.
 func completedReached(l look) bool {
 	if l.Snapshot == nil || len(l.pools) == 0 {
@@ -51,7 +54,7 @@ func sickNodes(l look) []string {
 			leaving[c.Node] = c.Deleting
 		}
 		for _, n := range karpenterNodes(l, p) {
-			if !n.Ready && !leaving[n.Name] && l.now.Sub(n.Created) > bootGrace {
+			if !n.Ready && !leaving[n.Name] && l.now.Sub(n.Created) > bootGrace && l.now.Sub(n.ReadyChanged) > blinkGrace {
 				sick = append(sick, n.Name)
 			}
 		}

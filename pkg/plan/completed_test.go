@@ -272,6 +272,14 @@ func TestSickNodes(t *testing.T) {
 		return s
 	}
 	run(t, map[string]step{
+		"Blinks": {
+			reason: "a kubelet that restarts is NotReady for a moment", migration: aMigration().soaked(), want: finishes(nil),
+			world: sick(time.Hour, "x").with(func(w *World) {
+				for i := range w.Nodes {
+					w.Nodes[i].ReadyChanged = noon.Add(-blinkGrace)
+				}
+			}),
+		},
 		"Young": {reason: "a node that boots is NotReady for a while", migration: aMigration().soaked(), world: sick(bootGrace, "x"), want: finishes(nil)},
 		"One": {
 			reason: "one that stays so may have lost its access, hours after a group went", migration: aMigration().soaked(), world: sick(bootGrace+time.Second, "x"),

@@ -44,11 +44,15 @@ func installing(_ *ledger, l look) outcome {
 // The hand-over's step does not run meanwhile, so the Lease is kept here: an outage may outlast the hour that it holds.
 func mendEngine(l look) outcome {
 	o := outcome{done: true}
-	if !l.Identity.Ready && l.Identity.Conflict == "" {
+	if c := l.Identity.Conflict; c != "" {
+		o.warn("IdentityConflict", "role/"+l.Identity.NodeRole, "What Karpenter's nodes need to join is no longer as it was: "+c)
+	} else if !l.Identity.Ready {
 		o.warn("IdentityNotReady", "role/"+l.Identity.NodeRole, "What Karpenter's nodes need to join has gone and is being made again: "+list(l.Identity.Missing)+".")
 		o.act(EnsureIdentity{})
 	}
-	if !l.Interruption.Ready && l.Interruption.Conflict == "" {
+	if c := l.Interruption.Conflict; c != "" {
+		o.warn("QueueConflict", "queue/"+l.Interruption.QueueName, "What tells Karpenter of interruptions is no longer as it was: "+c)
+	} else if !l.Interruption.Ready {
 		o.warn("InterruptionNotReady", "queue/"+l.Interruption.QueueName, "What tells Karpenter of interruptions has gone and is being made again: "+list(l.Interruption.Missing)+".")
 		o.act(EnsureInterruption{})
 	}

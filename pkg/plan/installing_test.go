@@ -217,6 +217,15 @@ func TestInstallingOnceServed(t *testing.T) {
 			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"EvictPods general-0 general", "BeginDrain general-1"},
 				blockers: []string{"Wait Draining node/general-0"}},
 		},
+		"AccessIsAnothers": {
+			reason: "what cannot be mended is named, and what is served goes on",
+			world: aWorld().handedOver().with(func(w *World) {
+				w.Identity.Ready, w.Identity.Conflict = false, "taken"
+				w.Interruption.Ready, w.Interruption.Conflict = false, "taken"
+			}),
+			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"SetGroupSize general 0/10/3"},
+				blockers: []string{"Warn IdentityConflict role/nodes", "Warn QueueConflict queue/test"}},
+		},
 		"EngineIsAnOlderOne": {
 			reason: "a release that castoff would upgrade is left while it serves pools",
 			world: aWorld().handedOver().with(func(w *World) {
