@@ -2,6 +2,7 @@ package harbor
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -11,7 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/castoff-sh/castoff/e2e/awssim"
 	"github.com/castoff-sh/castoff/e2e/awssim/simapi"
@@ -68,6 +72,65 @@ func TestSeed(t *testing.T) {
 		default:
 			g.Expect(group.NodeGroup).To(BeElementOf(Home, Batch))
 		}
+	}
+}
+
+func TestFurnish(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cloud, address := seeded(ctx, t)
+	g.Expect(cloud.furnish(ctx)).To(Succeed())
+	groups, err := simapi.NewClient(address).Groups(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(groups).To(ContainElements(
+		And(HaveField("Name", Memory), HaveField("Desired", BeEquivalentTo(5)), HaveField("SuspendedProcesses", ConsistOf("ReplaceUnhealthy")), HaveField("Policies", ConsistOf("cpu-80 (disabled)"))),
+		And(HaveField("Name", General), HaveField("Desired", BeEquivalentTo(6)), HaveField("ScheduledActions", ConsistOf("new-year")), HaveField("Policies", ConsistOf("cpu-60"))),
+	), "what a way back has to restore")
+	g.Eventually(func() (sizes []int32) {
+		groups, err := simapi.NewClient(address).Groups(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, group := range groups {
+			if group.NodeGroup == Batch {
+				sizes = []int32{group.Min, group.Max, group.Desired}
+			}
+		}
+		return sizes
+	}, "10s", "100ms").Should(Equal([]int32{1, 8, 5}), "EKS takes its time")
+}
+
+// TestMarkNodes cordons what came with the furniture, and marks two nodes of each group but the home.
+func TestMarkNodes(t *testing.T) {
+	node := func(name, tier string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"any": "x"}}}
+		if tier != "" {
+			n.Labels[labelTier] = tier
+		}
+		return n
+	}
+	nodes := []*corev1.Node{node("g3", General), node("g2", General), node("g1", General), node("m1", Memory), node("home", ""), node("new", Batch)}
+	builder := clientfake.NewClientBuilder()
+	var list []corev1.Node
+	for _, n := range nodes {
+		builder = builder.WithObjects(n)
+		list = append(list, *n.DeepCopy())
+	}
+	s := &Scene{Client: builder.Build()}
+	known := map[string]bool{"g1": true, "g2": true, "g3": true, "m1": true, "home": true}
+	if err := s.markNodes(t.Context(), list, known); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, n := range nodes {
+		var after corev1.Node
+		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(n), &after); err != nil {
+			t.Fatal(err)
+		}
+		got[n.Name] = fmt.Sprintf("%s %d %t", after.Labels["harbor.example/rack"], len(after.Spec.Taints), after.Spec.Unschedulable)
+	}
+	want := map[string]string{"g1": "r1 1 false", "g2": "r2 1 false", "g3": " 0 false", "m1": "r1 1 false", "home": " 0 false", "new": " 0 true"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rack, taints and cordon, -want +got:\n%s", diff)
 	}
 }
 
