@@ -198,7 +198,7 @@ func TestDeletingGroups(t *testing.T) {
 		"IdentityConflict": {
 			reason: "what castoff cannot mend it does not make worse", migration: retireNow(),
 			world: aWorld().completed().with(func(w *World) { w.Identity.Ready, w.Identity.Conflict = false, "not ours" }),
-			want:  finishes(nil, "Wait Deleting nodegroup/general", "Wait IdentityNotReady role/nodes"),
+			want:  finishes(nil, "Warn IdentityConflict role/nodes", "Wait Deleting nodegroup/general", "Wait IdentityNotReady role/nodes"),
 		},
 	})
 }
