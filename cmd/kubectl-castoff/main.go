@@ -40,15 +40,16 @@ func main() {
 // app is what every command needs: how to reach the cluster, and how to look at it.
 type app struct {
 	flags *genericclioptions.ConfigFlags
-	// connect and observer are put in their place by tests.
+	// connect, observer and prices are put in their place by tests.
 	connect  func() (client.Client, error)
 	observer func(ctx context.Context, c client.Client, namespace string) (*controllers.Observer, error)
+	prices   priceList
 }
 
 func newApp() *app {
 	a := &app{flags: genericclioptions.NewConfigFlags(true)}
 	a.flags.ClusterName = nil // kubectl's --cluster names an entry of the kubeconfig; here it names the EKS cluster
-	a.connect, a.observer = a.client, a.newObserver
+	a.connect, a.observer, a.prices = a.client, a.newObserver, listPrices
 	return a
 }
 

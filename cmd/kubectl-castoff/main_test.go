@@ -49,6 +49,7 @@ func run(t *testing.T, c client.Client, o *controllers.Observer, stdin string, a
 	a := newApp()
 	a.connect = func() (client.Client, error) { return c, nil }
 	a.observer = func(context.Context, client.Client, string) (*controllers.Observer, error) { return o, nil }
+	a.prices = listed
 	cmd := a.root()
 	var out bytes.Buffer
 	cmd.SetArgs(arguments)
@@ -152,7 +153,7 @@ func (nodeGroups) List(context.Context, ...string) ([]inventory.NodeGroup, error
 func group(name string) inventory.NodeGroup {
 	return inventory.NodeGroup{
 		Name: name, AutoScalingGroup: name, Min: 0, Max: 4, Desired: 2, Subnets: []string{"subnet-1"}, Zones: []string{"us-east-1a"},
-		Instances: []inventory.Instance{{ID: "i-" + name, Lifecycle: "InService", Healthy: true}},
+		Instances: []inventory.Instance{{ID: "i-" + name, Type: "m5.large", Lifecycle: "InService", Healthy: true}},
 		LaunchTemplate: inventory.LaunchTemplate{
 			InstanceType: "m5.large", ImageID: "ami-1", SecurityGroups: []string{"sg-1"}, Version: "1", Asked: "1",
 			Image:    &inventory.Image{Name: "amazon-eks-node-al2023-x86_64-standard-1.33-v20260114", Architecture: "x86_64"},

@@ -18,8 +18,8 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/controllers"
+	"github.com/castoff-sh/castoff/pkg/cost"
 	"github.com/castoff-sh/castoff/pkg/identity"
-	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/plan"
 	"github.com/castoff-sh/castoff/pkg/preflight"
 )
@@ -32,10 +32,14 @@ func (a *app) plan() *cobra.Command {
 	o := planOptions{}
 	cmd := &cobra.Command{
 		Use:   "plan (--cluster NAME | -f migration.yaml)",
-		Short: "Print what a migration would do; writes nothing anywhere",
-		Long: `Print what a migration would do: pools, the NodePool and EC2NodeClass of each, what cannot be carried over, and what blocks.
+		Short: "Print what a migration would do and cost, and whether it is worth it; writes nothing anywhere",
+		Long: `Print what a migration would do and cost, and whether it is worth it: pools in their order, the NodePool and
+EC2NodeClass of each ready to commit, what cannot be carried over, what blocks, and what the owners of node groups
+have to edit.
 
-It reads the cluster with your kubeconfig and AWS with your credentials and region (AWS_PROFILE, AWS_REGION), and writes nothing.`,
+It reads the cluster with your kubeconfig and AWS with your credentials and region (AWS_PROFILE, AWS_REGION), and
+writes nothing. It needs read access only, and names what it lacks. Colours are off when the output is no terminal
+or NO_COLOR is set.`,
 		Example: "  kubectl castoff plan --cluster prod\n  kubectl castoff plan -f migration.yaml -o yaml\n  kubectl castoff plan --cluster prod -o iam > policy.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,11 +50,7 @@ It reads the cluster with your kubeconfig and AWS with your credentials and regi
 			if err != nil {
 				return err
 			}
-			w, err := a.look(cmd.Context(), o.namespace, m)
-			if err != nil {
-				return err
-			}
-			return print(cmd.OutOrStdout(), o.output, m.Spec.ClusterName, w)
+			return a.draw(cmd.Context(), cmd.OutOrStdout(), o, m)
 		},
 	}
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "name of the EKS cluster")
@@ -94,24 +94,50 @@ func (o planOptions) read(stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(o.file)
 }
 
-// look looks at the world as castoff does, once.
-func (a *app) look(ctx context.Context, namespace string, m *v1alpha1.Migration) (plan.World, error) {
+// draw looks at the cluster, and prints the plan or the policy. A cluster on another cloud is told from its nodes alone: AWS
+// would only answer that it does not know it.
+func (a *app) draw(ctx context.Context, out io.Writer, o planOptions, m *v1alpha1.Migration) error {
 	c, err := a.connect()
 	if err != nil {
-		return plan.World{}, err
+		return err
 	}
+	if v, elsewhere := cost.NotOnAWS(providerIDs(ctx, c)); elsewhere {
+		if o.output == "iam" {
+			return fmt.Errorf("no IAM policy for a cluster that is not on AWS: %s", v.Reasons[0])
+		}
+		return print(out, o.output, document{Cluster: m.Spec.ClusterName, Verdict: &v})
+	}
+	w, now, err := a.look(ctx, c, o.namespace, m)
+	if err != nil {
+		return err
+	}
+	if o.output == "iam" {
+		return policy(out, w)
+	}
+	d, err := a.document(ctx, c, m, w, now)
+	if err != nil {
+		return err
+	}
+	return print(out, o.output, d)
+}
+
+// look looks at the world as castoff does, once, and says when.
+func (a *app) look(ctx context.Context, c client.Client, namespace string, m *v1alpha1.Migration) (plan.World, time.Time, error) {
 	observer, err := a.observer(ctx, c, namespace)
 	if err != nil {
-		return plan.World{}, err
+		return plan.World{}, time.Time{}, err
 	}
+	observer.Ports.Identity = reader{observer.Ports.Identity}
 	w, err := observer.Observe(ctx, m)
-	if meta.IsNoMatchError(err) {
-		return w, fmt.Errorf("%w: %w", errNotInstalled, err)
+	switch {
+	case meta.IsNoMatchError(err):
+		return w, time.Time{}, fmt.Errorf("%w: %w", errNotInstalled, err)
+	case refused(err):
+		return w, time.Time{}, lacking(ctx, observer.Ports.Identity, m.Spec.ClusterName, err)
+	case err != nil:
+		return w, time.Time{}, fmt.Errorf("looking at the cluster: %w", err)
 	}
-	if err != nil {
-		return w, fmt.Errorf("looking at the cluster: %w", err)
-	}
-	return w, nil
+	return w, observer.Clock(), nil
 }
 
 func (a *app) newObserver(ctx context.Context, c client.Client, namespace string) (*controllers.Observer, error) {
@@ -125,50 +151,17 @@ func (a *app) newObserver(ctx context.Context, c client.Client, namespace string
 	})
 }
 
-// document is the plan for machines.
-type document struct {
-	Cluster  string              `json:"cluster"`
-	Home     string              `json:"home"`
-	Pools    []poolPlan          `json:"pools"`
-	Findings []inventory.Finding `json:"findings,omitempty"`
-}
-
-type poolPlan struct {
-	Name       string           `json:"name"`
-	NodeGroups []string         `json:"nodeGroups"`
-	Nodes      int              `json:"nodes"`
-	Target     inventory.Target `json:"target"`
-}
-
-func documentOf(cluster string, w plan.World) document {
-	d := document{Cluster: cluster, Home: w.Home, Findings: w.Findings}
-	for _, p := range w.Pools {
-		nodes := 0
-		for _, n := range w.Nodes {
-			if slices.Contains(p.NodeGroups, n.Group) {
-				nodes++
-			}
-		}
-		d.Pools = append(d.Pools, poolPlan{Name: p.Name, NodeGroups: p.NodeGroups, Nodes: nodes, Target: w.Targets[p.Name]})
-	}
-	return d
-}
-
-func print(out io.Writer, format, cluster string, w plan.World) error {
+func print(out io.Writer, format string, d document) error {
 	var b []byte
 	var err error
 	switch format {
-	case "iam":
-		if w.Cluster.Name == "" { // the policy names the cluster's ARN
-			return fmt.Errorf("no IAM policy without the cluster: %s", strings.TrimSpace(preflight.Text(w.Findings)))
-		}
-		b, err = indented(identity.Policy(w.Cluster, w.NodePolicies...))
 	case "json":
-		b, err = json.MarshalIndent(documentOf(cluster, w), "", "  ")
+		b, err = json.MarshalIndent(d, "", "  ")
+		b = append(b, '\n')
 	case "yaml":
-		b, err = yaml.Marshal(documentOf(cluster, w))
+		b, err = yaml.Marshal(d)
 	default:
-		return text(out, documentOf(cluster, w))
+		b, err = text(d, coloured(out))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the plan: %w", err)
@@ -177,89 +170,24 @@ func print(out io.Writer, format, cluster string, w plan.World) error {
 	return err
 }
 
-func text(out io.Writer, d document) error {
-	fmt.Fprintf(out, "Cluster %s. Home (kept for Karpenter, CoreDNS and castoff): %s.\n", d.Cluster, orNone(d.Home))
-	switch len(d.Pools) {
-	case 0:
-		fmt.Fprintln(out, "No pools: nothing would be migrated.")
-	case 1:
-		fmt.Fprintln(out, "One wave: the pool changes hands, then is drained.")
-	default:
-		fmt.Fprintf(out, "One wave: all %d pools change hands together, then are drained in this order.\n", len(d.Pools))
-	}
-	for i, p := range d.Pools {
-		fmt.Fprintf(out, "\n%d. Pool %s: node groups %s, nodes %d\n", i+1, p.Name, strings.Join(p.NodeGroups, ", "), p.Nodes)
-		if err := targets(out, p.Target); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(out, "\nPreflight\n%s", preflight.Text(d.Findings))
-	return nil
-}
+// maxInline is what IAM allows the inline policies of a role to have together, in characters without white space; a managed policy
+// holds 6,144, and castoff's has more (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
+const maxInline = 10240
 
-// targets prints what could be committed to Git, and what could not be carried over.
-func targets(out io.Writer, t inventory.Target) error {
-	if t.Pool == "" {
-		fmt.Fprintln(out, "   Not translated: see the preflight below.")
-		return nil
+// policy prints the IAM policy that castoff needs. It names the cluster's ARN.
+func policy(out io.Writer, w plan.World) error {
+	if w.Cluster.Name == "" {
+		return fmt.Errorf("no IAM policy without the cluster: %s", strings.TrimSpace(preflight.Text(w.Findings)))
 	}
-	for _, o := range []any{t.NodePool, t.NodeClass} {
-		b, err := manifest(o)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "---\n%s", b)
+	p := identity.Policy(w.Cluster, w.NodePolicies...)
+	if len(p) > maxInline {
+		return fmt.Errorf("the IAM policy has %d characters, and a role holds %d in inline policies: detach some of the %d extra policies of the old node roles, which castoff gives to Karpenter's nodes too",
+			len(p), maxInline, len(w.NodePolicies))
 	}
-	if len(t.NotCarried) > 0 {
-		fmt.Fprintln(out, "---\n   Not carried over:")
-	}
-	for _, n := range t.NotCarried {
-		fmt.Fprintf(out, "   - %s, %s: %s %s\n", n.NodeGroup, n.Field, n.Reason, n.Do)
-	}
-	return nil
-}
-
-// manifest is the object without its status and what is null: Karpenter's types write some fields that nobody set.
-func manifest(o any) ([]byte, error) {
-	b, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	var m map[string]any
-	if err := json.Unmarshal(b, &m); err != nil {
-		return nil, err
-	}
-	delete(m, "status")
-	dropNulls(m)
-	return yaml.Marshal(m)
-}
-
-func dropNulls(m map[string]any) {
-	for k, v := range m {
-		switch v := v.(type) {
-		case nil:
-			delete(m, k)
-		case map[string]any:
-			if dropNulls(v); len(v) == 0 {
-				delete(m, k)
-			}
-		}
-	}
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
-}
-
-// indented is a JSON document as people read it; AWS does not count the white space.
-func indented(document string) ([]byte, error) {
 	var b bytes.Buffer
-	if err := json.Indent(&b, []byte(document), "", "  "); err != nil {
-		return nil, err
+	if err := json.Indent(&b, []byte(p), "", "  "); err != nil {
+		return fmt.Errorf("writing the policy: %w", err)
 	}
-	b.WriteByte('\n')
-	return b.Bytes(), nil
+	_, err := fmt.Fprintln(out, b.String())
+	return err
 }

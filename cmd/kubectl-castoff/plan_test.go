@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,91 +19,45 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
+	"github.com/castoff-sh/castoff/pkg/cost"
 	"github.com/castoff-sh/castoff/pkg/inventory"
-	"github.com/castoff-sh/castoff/pkg/plan"
 	"github.com/castoff-sh/castoff/pkg/preflight"
 )
 
-const planOfProd = `Cluster prod. Home (kept for Karpenter, CoreDNS and castoff): system.
-One wave: the pool changes hands, then is drained.
+var update = flag.Bool("update", false, "write the golden files of testdata instead of comparing with them")
 
-1. Pool general: node groups general, nodes 1
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata:
-  annotations:
-    castoff.sh/target-hash: HASH
-  labels:
-    castoff.sh/cluster: prod
-    castoff.sh/pool: general
-  name: general
-spec:
-  disruption:
-    budgets:
-    - nodes: 10%
-    consolidateAfter: 10m
-    consolidationPolicy: WhenEmptyOrUnderutilized
-  template:
-    spec:
-      expireAfter: Never
-      nodeClassRef:
-        group: karpenter.k8s.aws
-        kind: EC2NodeClass
-        name: general
-      requirements:
-      - key: node.kubernetes.io/instance-type
-        operator: In
-        values:
-        - m5.large
-      - key: karpenter.sh/capacity-type
-        operator: In
-        values:
-        - on-demand
-      - key: kubernetes.io/os
-        operator: In
-        values:
-        - linux
-      - key: kubernetes.io/arch
-        operator: In
-        values:
-        - amd64
----
-apiVersion: karpenter.k8s.aws/v1
-kind: EC2NodeClass
-metadata:
-  annotations:
-    castoff.sh/target-hash: HASH
-  labels:
-    castoff.sh/cluster: prod
-    castoff.sh/pool: general
-  name: general
-spec:
-  amiFamily: AL2023
-  amiSelectorTerms:
-  - id: ami-1
-  metadataOptions:
-    httpEndpoint: enabled
-    httpProtocolIPv6: disabled
-    httpPutResponseHopLimit: 2
-    httpTokens: required
-  role: KarpenterNodeRole-prod
-  securityGroupSelectorTerms:
-  - id: sg-1
-  subnetSelectorTerms:
-  - id: subnet-1
----
-   Not carried over:
-   - general, maxSize 4: A NodePool is limited by resources, not by a number of nodes; none is set. Set spec.limits on the NodePool to what you are ready to pay for.
+// golden compares with a file of testdata; go test ./cmd/kubectl-castoff -update writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	got = withoutHashes(got)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: -want +got; -update after looking at it\n%s", file, diff)
+	}
+}
 
-Preflight
-Blocks (1)
-  BarePod  pod/shop/debug  (pool general)
-      No controller would bring this pod back, so castoff does not evict it and node general would never be empty. Delete the pod, or give it a controller.
-Worth knowing (1)
-  NotCarriedOver  pool/general  (pool general)
-      Not carried over to Karpenter: general: maxSize 4. kubectl castoff plan says why, and what to do about each.
-`
+// listed is a price list of two types, in one zone.
+func listed(_ context.Context, c inventory.Cluster, types []string) (map[string]inventory.InstanceType, error) {
+	if c.Region != "us-east-1" {
+		return nil, fmt.Errorf("prices of region %q", c.Region)
+	}
+	all := map[string]inventory.InstanceType{
+		"m5.large":   {Name: "m5.large", VCPUs: 2, MemoryMiB: 8192, MaxPods: 29, OnDemand: 0.096, Spot: map[string]float64{"us-east-1a": 0.0288, "us-east-1b": 0.0307}},
+		"c5.xlarge":  {Name: "c5.xlarge", VCPUs: 4, MemoryMiB: 8192, MaxPods: 58, OnDemand: 0.17, Spot: map[string]float64{"us-east-1a": 0.06}},
+		"c5a.xlarge": {Name: "c5a.xlarge", VCPUs: 4, MemoryMiB: 8192, MaxPods: 58, OnDemand: 0.154, Spot: map[string]float64{"us-east-1a": 0.05}},
+	}
+	maps.DeleteFunc(all, func(name string, _ inventory.InstanceType) bool { return !slices.Contains(types, name) })
+	return all, nil
+}
 
 // world is a cluster with two groups and one bare pod, which nobody may write to.
 func world(t *testing.T) client.WithWatch {
@@ -125,9 +83,7 @@ func TestPlanIsPrintedAndWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(planOfProd, withoutHashes(got)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+	golden(t, "plan-prod.txt", got)
 }
 
 func TestPlanForMachines(t *testing.T) {
@@ -143,6 +99,9 @@ func TestPlanForMachines(t *testing.T) {
 		var got document
 		if err := unmarshal([]byte(out), &got); err != nil {
 			t.Fatalf("%s: %v", format, err)
+		}
+		if got.Verdict == nil || got.Verdict.Advice != cost.MigrateLater || got.Cost == nil || got.Cost.Today.Nodes() != 1 || got.Pools[0].Types[0].OnDemand != 0.096 {
+			t.Errorf("%s: verdict %+v, cost %+v", format, got.Verdict, got.Cost)
 		}
 		if got.Cluster != "prod" || got.Home != "system" || len(got.Pools) != 1 || got.Pools[0].Nodes != 1 || got.Pools[0].Target.NodePool.Name != "general" {
 			t.Errorf("%s: %+v", format, got)
@@ -249,21 +208,11 @@ func TestPlanErrors(t *testing.T) {
 
 func TestPlanOfAClusterThatIsNotThere(t *testing.T) {
 	c := world(t)
-	want := `Cluster prdo. Home (kept for Karpenter, CoreDNS and castoff): none.
-No pools: nothing would be migrated.
-
-Preflight
-Blocks (1)
-  ClusterNotFound  cluster/prdo
-      EKS does not know a cluster of this name in castoff's account and region. Correct spec.clusterName, or AWS_REGION of the castoff Deployment.
-`
 	got, err := run(t, c, observer(c, noCluster{}), "", "plan", "--cluster", "prdo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+	golden(t, "plan-not-found.txt", got)
 	out, err := run(t, c, observer(c, noCluster{}), "", "plan", "--cluster", "prdo", "-o", "iam")
 	if !strings.HasPrefix(message(err), "no IAM policy without the cluster: Blocks (1)") || strings.Contains(out, "Statement") {
 		t.Errorf("a policy for a cluster without an ARN is worse than none: %v\n%s", err, out)
@@ -280,30 +229,6 @@ func TestPlanBeforeCastoffIsInstalled(t *testing.T) {
 	_, err = run(t, c, observer(c, nodeGroups{}), "", "plan", "--cluster", "prod")
 	if !strings.HasPrefix(message(err), "looking at the cluster: ") || !strings.HasSuffix(message(err), "connection refused") {
 		t.Errorf("got %q", message(err))
-	}
-}
-
-func TestText(t *testing.T) {
-	pools := []inventory.Pool{{Name: "a", NodeGroups: []string{"a-1", "a-2"}}, {Name: "b", NodeGroups: []string{"b-1"}}}
-	w := plan.World{Home: "system", Pools: pools, Nodes: []inventory.Node{{Group: "a-1"}, {Group: "a-2"}, {Group: "system"}, {}}}
-	want := `Cluster prod. Home (kept for Karpenter, CoreDNS and castoff): system.
-One wave: all 2 pools change hands together, then are drained in this order.
-
-1. Pool a: node groups a-1, a-2, nodes 2
-   Not translated: see the preflight below.
-
-2. Pool b: node groups b-1, nodes 0
-   Not translated: see the preflight below.
-
-Preflight
-No check blocks or warns.
-`
-	var got strings.Builder
-	if err := print(&got, "text", "prod", w); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got.String()); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
 	}
 }
 

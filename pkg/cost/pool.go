@@ -1,11 +1,13 @@
 package cost
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 
+	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -16,7 +18,8 @@ import (
 type Pod struct {
 	Node     string
 	Requests Resources
-	// DaemonSet is the namespace and name of its DaemonSet, empty for all other pods.
+	// DaemonSet is the namespace and name of what puts one such pod on every node, a DaemonSet or the image's static pods; empty
+	// for the pods that move.
 	DaemonSet string
 }
 
@@ -27,6 +30,7 @@ type Prices map[string]inventory.InstanceType
 func Types(groups []inventory.NodeGroup, t inventory.Target) []string {
 	types := slices.Clone(targetValues(t, corev1.LabelInstanceTypeStable))
 	for _, g := range groups {
+		types = append(types, g.LaunchTemplate.InstanceType)
 		for _, i := range paidFor(g) {
 			types = append(types, i.Type)
 		}
@@ -39,6 +43,9 @@ func Types(groups []inventory.NodeGroup, t inventory.Target) []string {
 // PoolOf gathers what an estimate of a pool needs. groups are those of the pool, nodes and pods may be the whole cluster's.
 func PoolOf(name string, groups []inventory.NodeGroup, nodes []inventory.Node, pods []Pod, t inventory.Target, prices Prices) Pool {
 	p := Pool{Name: name}
+	if !priced(t) {
+		prices = nil
+	}
 	unpriced := map[string]bool{}
 	mine := map[string]bool{}
 	rooms := map[string]Resources{}
@@ -116,8 +123,9 @@ func offersOf(g inventory.NodeGroup, nodes []inventory.Node, zones []string, pri
 			spot = i >= onDemand
 			guessed = guessed || (onDemand > 0 && onDemand < len(instances))
 		}
-		price, _ := priceOf(prices[instance.Type], spot, zones)
-		out = append(out, Offer{Type: instance.Type, Spot: spot, USD: price})
+		kind := cmp.Or(instance.Type, labels[instance.ID][corev1.LabelInstanceTypeStable], g.LaunchTemplate.InstanceType, "unknown")
+		price, _ := priceOf(prices[kind], spot, zones)
+		out = append(out, Offer{Type: kind, Spot: spot, USD: price})
 	}
 	return out, guessed
 }
@@ -172,6 +180,12 @@ func offersFor(t inventory.Target, zones []string, prices Prices, rooms map[stri
 		unpriced[name] = unpriced[name] || !found
 	}
 	return out
+}
+
+// priced says whether the prices hold for the pool's nodes: they are those of Linux on shared tenancy.
+func priced(t inventory.Target) bool {
+	return !slices.Contains(targetValues(t, corev1.LabelOSStable), string(corev1.Windows)) &&
+		!slices.Contains(targetValues(t, awsv1.LabelInstanceTenancy), "dedicated")
 }
 
 func maxPods(t inventory.Target) int64 {

@@ -4,13 +4,12 @@ import (
 	"testing"
 	"time"
 
+	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-
-	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
@@ -28,6 +27,12 @@ func target(capacity []string, types ...string) inventory.Target {
 	t.NodePool.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
 		in(corev1.LabelInstanceTypeStable, types...), in(karpv1.CapacityTypeLabelKey, capacity...),
 	}
+	return t
+}
+
+func withRequirement(t inventory.Target, key string, values ...string) inventory.Target {
+	r := &t.NodePool.Spec.Template.Spec.Requirements
+	*r = append(*r, karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values})
 	return t
 }
 
@@ -99,10 +104,33 @@ func TestPoolOf(t *testing.T) {
 				g.Instances[0].Lifecycle, g.Instances[1].Lifecycle = "Warmed:Stopped", "Terminating:Wait"
 			}), target: target(onDemand),
 		},
+		"TypeNotSaid": {
+			reason: "an instance whose type AWS leaves out has that of its node, else that of its template",
+			groups: group(func(g *inventory.NodeGroup) {
+				g.Instances = instances("", "i-1", "i-2")
+				g.LaunchTemplate.InstanceType = "m5.large"
+			}),
+			nodes: []inventory.Node{nodeOf("i-2", "g", map[string]string{corev1.LabelInstanceTypeStable: "m5.xlarge"})},
+			want:  Pool{Nodes: []Offer{{Type: "m5.large", USD: 0.096}, {Type: "m5.xlarge", USD: 0.192}}},
+		},
+		"TypeUnknown": {
+			reason: "nobody knows: that is said", groups: group(func(g *inventory.NodeGroup) { g.Instances = instances("", "i-1") }),
+			want: Pool{Nodes: []Offer{{Type: "unknown"}}, Unpriced: []string{"unknown"}},
+		},
 		"NoPrice": {
 			reason: "what has no price is named, today's and the NodePool's",
 			groups: group(func(g *inventory.NodeGroup) { g.Instances = instances("u-9.metal", "i-1") }), target: target(spot, "m5.xlarge", "none.large"),
 			want: Pool{Nodes: []Offer{{Type: "u-9.metal"}}, Unpriced: []string{"m5.xlarge", "none.large", "u-9.metal"}},
+		},
+		"Windows": {
+			reason: "the prices are those of Linux: a Windows node has none, and no wrong one",
+			groups: group(), target: withRequirement(target(onDemand, "m5.large"), corev1.LabelOSStable, "windows"),
+			want: Pool{Nodes: offers(2, Offer{Type: "m5.large"}), Unpriced: []string{"m5.large"}},
+		},
+		"Dedicated": {
+			reason: "nor has dedicated tenancy",
+			groups: group(), target: withRequirement(target(onDemand, "m5.large"), awsv1.LabelInstanceTenancy, "dedicated"),
+			want: Pool{Nodes: offers(2, Offer{Type: "m5.large"}), Unpriced: []string{"m5.large"}},
 		},
 		"Pods": {
 			reason: "pods of other groups do not count, and a DaemonSet counts once",
@@ -208,7 +236,8 @@ func TestRoomOf(t *testing.T) {
 
 func TestTypes(t *testing.T) {
 	groups := []inventory.NodeGroup{{Instances: append(instances("m5.large", "i-1"), instances("", "i-2")...)}, {Instances: instances("c5.large", "i-3")}}
-	if diff := cmp.Diff([]string{"c5.large", "m5.large", "m5.xlarge"}, Types(groups, target(both, "m5.xlarge", "m5.large"))); diff != "" {
+	groups[1].LaunchTemplate.InstanceType = "c4.large"
+	if diff := cmp.Diff([]string{"c4.large", "c5.large", "m5.large", "m5.xlarge"}, Types(groups, target(both, "m5.xlarge", "m5.large"))); diff != "" {
 		t.Errorf("each once, and none without a name: -want +got\n%s", diff)
 	}
 	maximum := int32(17)

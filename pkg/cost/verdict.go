@@ -41,8 +41,7 @@ const (
 type Situation struct {
 	Now      time.Time
 	Pools    []inventory.Pool
-	Groups   []inventory.NodeGroup // those of the pools
-	Nodes    []inventory.Node      // those of the pools
+	Nodes    []inventory.Node // those of the pools
 	Targets  map[string]inventory.Target
 	Findings []inventory.Finding
 	// Total is the estimate of all pools, nil when no prices could be read.
