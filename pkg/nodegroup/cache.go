@@ -17,6 +17,7 @@ type cache struct {
 	images    table[inventory.Image]
 	roles     table[string]                    // by instance profile; reassigned so rarely that it is not looked for
 	types     table[[]string]                  // by instance requirements
+	sizes     table[inventory.InstanceType]    // by name
 	hooks     table[[]inventory.LifecycleHook] // by Auto Scaling group
 }
 

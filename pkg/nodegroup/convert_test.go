@@ -27,7 +27,10 @@ func TestLaunchTemplateContents(t *testing.T) {
 				{DeviceIndex: aws.Int32(0), Groups: []string{"sg-1", "sg-2"}, AssociatePublicIpAddress: aws.Bool(true), InterfaceType: aws.String("efa"), DeleteOnTermination: aws.Bool(true)},
 				{DeviceIndex: aws.Int32(1), Groups: []string{"sg-3"}},
 			}},
-			want: inventory.LaunchTemplate{SecurityGroups: []string{"sg-1", "sg-2"}, AssociatePublicIP: aws.Bool(true), Other: []string{"networkInterfaces[0].interfaceType", "networkInterfaces[1]"}},
+			want: inventory.LaunchTemplate{
+				SecurityGroups: []string{"sg-1", "sg-2"}, AssociatePublicIP: aws.Bool(true), Other: []string{"networkInterfaces[1].groups"},
+				NetworkInterfaces: []inventory.NetworkInterface{{Type: "efa"}, {Device: 1}},
+			},
 		},
 		"unknown members": {
 			reason: "what castoff does not carry over is named, what is switched off is not",
@@ -75,7 +78,22 @@ func TestLaunchTemplateContents(t *testing.T) {
 				{ResourceType: ec2types.ResourceTypeVolume, Tags: []ec2types.Tag{{Key: aws.String("a"), Value: aws.String("volume")}}},
 				{ResourceType: ec2types.ResourceTypeInstance, Tags: []ec2types.Tag{{Key: aws.String("a"), Value: aws.String("instance")}, {}}},
 			}},
-			want: inventory.LaunchTemplate{Tags: map[string]string{"a": "instance", "": ""}},
+			want: inventory.LaunchTemplate{Tags: map[string]string{"a": "instance", "": ""}, Other: []string{"tagSpecifications[volume].a"}},
+		},
+		"tags of both": {
+			reason: "Karpenter tags volumes as it tags instances, so that the same are carried",
+			in: ec2types.ResponseLaunchTemplateData{TagSpecifications: []ec2types.LaunchTemplateTagSpecification{
+				{ResourceType: ec2types.ResourceTypeVolume, Tags: []ec2types.Tag{{Key: aws.String("a"), Value: aws.String("x")}}},
+				{ResourceType: ec2types.ResourceTypeInstance, Tags: []ec2types.Tag{{Key: aws.String("a"), Value: aws.String("x")}}},
+			}},
+			want: inventory.LaunchTemplate{Tags: map[string]string{"a": "x"}},
+		},
+		"interfaces of one kind": {
+			reason: "a second one with the same groups is carried whole",
+			in: ec2types.ResponseLaunchTemplateData{NetworkInterfaces: []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecification{
+				{Groups: []string{"sg-1", "sg-2"}}, {DeviceIndex: aws.Int32(1), NetworkCardIndex: aws.Int32(1), InterfaceType: aws.String("efa-only"), Groups: []string{"sg-2", "sg-1"}},
+			}},
+			want: inventory.LaunchTemplate{SecurityGroups: []string{"sg-1", "sg-2"}, NetworkInterfaces: []inventory.NetworkInterface{{}, {Card: 1, Device: 1, Type: "efa-only"}}},
 		},
 		"user data that is no base64": {
 			reason: "it is kept as it is",

@@ -1,10 +1,13 @@
 package nodegroup
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,7 +28,7 @@ var (
 		"InstanceRequirements", "InstanceType", "KeyName", "MetadataOptions", "Monitoring", "NetworkInterfaces", "Placement",
 		"SecurityGroupIds", "SecurityGroups", "TagSpecifications", "UserData",
 	}
-	knownInterface     = []string{"AssociatePublicIpAddress", "DeleteOnTermination", "Description", "DeviceIndex", "Groups"}
+	knownInterface     = []string{"AssociatePublicIpAddress", "DeleteOnTermination", "Description", "DeviceIndex", "Groups", "InterfaceType", "NetworkCardIndex"}
 	knownPlacement     = []string{"GroupName", "GroupId", "Tenancy"}
 	knownEBS           = []string{"DeleteOnTermination", "Encrypted", "Iops", "KmsKeyId", "SnapshotId", "Throughput", "VolumeSize", "VolumeType"}
 	knownConfiguration = []string{
@@ -62,7 +65,13 @@ func launchTemplate(in ec2types.ResponseLaunchTemplateData) inventory.LaunchTemp
 	out.Metadata = metadata(in.MetadataOptions)
 	fillInterfaces(&out, in.NetworkInterfaces)
 	fillBlockDevices(&out, in.BlockDeviceMappings)
-	for _, s := range in.TagSpecifications {
+	fillTags(&out, in.TagSpecifications)
+	return out
+}
+
+// fillTags takes the tags of instances. Karpenter gives the volumes and interfaces of its nodes the same, so that others are named.
+func fillTags(out *inventory.LaunchTemplate, in []ec2types.LaunchTemplateTagSpecification) {
+	for _, s := range in {
 		if s.ResourceType == ec2types.ResourceTypeInstance {
 			out.Tags = map[string]string{}
 			for _, t := range s.Tags {
@@ -70,20 +79,46 @@ func launchTemplate(in ec2types.ResponseLaunchTemplateData) inventory.LaunchTemp
 			}
 		}
 	}
-	return out
+	for _, s := range in {
+		for _, t := range s.Tags {
+			if value, ok := out.Tags[aws.ToString(t.Key)]; !ok || value != aws.ToString(t.Value) {
+				out.Other = append(out.Other, fmt.Sprintf("tagSpecifications[%s].%s", s.ResourceType, aws.ToString(t.Key)))
+			}
+		}
+	}
 }
 
-// userData is the decoded text and its digest. A text that is no base64 is kept as it is.
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// userData is the decoded text and its digest. A text that is no base64 is kept as it is; one that is compressed, as
+// cloud-init takes it, is unpacked, and kept as it is where that fails or it is larger than anybody's script.
 func userData(encoded *string) (text, digest string) {
 	if aws.ToString(encoded) == "" {
 		return "", ""
 	}
 	text = *encoded
 	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
-		text = string(decoded)
+		text = string(unpacked(decoded))
 	}
 	sum := sha256.Sum256([]byte(text))
 	return text, hex.EncodeToString(sum[:])
+}
+
+// unpackedLimit is sixty-four times what EC2 takes, in bytes: against a bomb, not against a script.
+const unpackedLimit = 1 << 20
+
+func unpacked(b []byte) []byte {
+	r, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return b
+	}
+	text, err := io.ReadAll(io.LimitReader(r, unpackedLimit+1))
+	if err != nil || len(text) > unpackedLimit {
+		return b
+	}
+	return text
 }
 
 func metadata(in *ec2types.LaunchTemplateInstanceMetadataOptions) *inventory.Metadata {
@@ -111,15 +146,18 @@ func capacityReservation(in *ec2types.LaunchTemplateCapacityReservationSpecifica
 }
 
 // fillInterfaces takes the security groups and the public address of the first interface; a template has its security
-// groups either there or at its top.
+// groups either there or at its top. Of all others it takes the place and the kind.
 func fillInterfaces(out *inventory.LaunchTemplate, in []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecification) {
 	for i, n := range in {
-		if aws.ToInt32(n.DeviceIndex) != 0 || (i > 0 && n.DeviceIndex == nil) {
-			out.Other = append(out.Other, fmt.Sprintf("networkInterfaces[%d]", i))
-			continue
+		out.NetworkInterfaces = append(out.NetworkInterfaces, inventory.NetworkInterface{
+			Card: aws.ToInt32(n.NetworkCardIndex), Device: aws.ToInt32(n.DeviceIndex), Type: aws.ToString(n.InterfaceType),
+		})
+		if i == 0 {
+			out.SecurityGroups = append(out.SecurityGroups, n.Groups...)
+			out.AssociatePublicIP = n.AssociatePublicIpAddress
+		} else if !sameSet(n.Groups, in[0].Groups) {
+			out.Other = append(out.Other, fmt.Sprintf("networkInterfaces[%d].groups", i))
 		}
-		out.SecurityGroups = append(out.SecurityGroups, n.Groups...)
-		out.AssociatePublicIP = n.AssociatePublicIpAddress
 		out.Other = append(out.Other, unknown(fmt.Sprintf("networkInterfaces[%d].", i), n, knownInterface)...)
 	}
 }

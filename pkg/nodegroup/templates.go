@@ -59,7 +59,7 @@ func (c *Client) resolveTemplates(ctx context.Context, all []found, out []invent
 			return err
 		}
 	}
-	return nil
+	return c.resolveSizes(ctx, out)
 }
 
 // specificationOf is the template in force; nil for a group with a launch configuration. A mixed instances policy's

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
@@ -39,6 +40,10 @@ func (p *pool) remainderOfTemplate(g inventory.NodeGroup) {
 		p.note(g, "launch template version "+lt.Asked, "The EC2NodeClass is made from version "+lt.Version+" and does not follow the template.", "Change the EC2NodeClass where you changed the template.")
 	}
 	for _, field := range lt.Other {
+		if strings.HasPrefix(field, "tagSpecifications[") {
+			p.note(g, "launchTemplate."+field, "Karpenter gives volumes and interfaces the tags of their instance, and no others.", "Add the tag to the EC2NodeClass's spec.tags if all may carry it.")
+			continue
+		}
 		p.note(g, "launchTemplate."+field, "castoff does not know this setting.", "Check whether the nodes need it, and set it in the EC2NodeClass by hand.")
 	}
 }
