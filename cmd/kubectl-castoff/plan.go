@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -127,11 +126,9 @@ func (a *app) look(ctx context.Context, c client.Client, namespace string, m *v1
 	if err != nil {
 		return plan.World{}, time.Time{}, err
 	}
-	observer.Ports.Identity = reader{observer.Ports.Identity}
+	observer.Client, observer.Ports.Identity = uninstalled{observer.Client}, reader{observer.Ports.Identity}
 	w, err := observer.Observe(ctx, m)
 	switch {
-	case meta.IsNoMatchError(err):
-		return w, time.Time{}, fmt.Errorf("%w: %w", errNotInstalled, err)
 	case refused(err):
 		return w, time.Time{}, lacking(ctx, observer.Ports.Identity, m.Spec.ClusterName, err)
 	case err != nil:

@@ -9,7 +9,10 @@ import (
 
 	"github.com/aws/smithy-go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/controllers"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
@@ -23,6 +26,19 @@ type reader struct{ controllers.Identity }
 func (r reader) Check(ctx context.Context, c inventory.Cluster) ([]inventory.Permission, error) {
 	ps, err := r.Identity.Check(ctx, c)
 	return slices.DeleteFunc(ps, func(p inventory.Permission) bool { return !reads(p.Action) }), err
+}
+
+// uninstalled reads a cluster that castoff is not installed in: it has no Migrations, and that is no error. What would happen can
+// so be known before anything is installed.
+type uninstalled struct{ client.Client }
+
+// List is the client's.
+func (u uninstalled) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := u.Client.List(ctx, list, opts...)
+	if _, ok := list.(*v1alpha1.MigrationList); ok && meta.IsNoMatchError(err) {
+		return nil
+	}
+	return err
 }
 
 // reads says whether an IAM action only reads.
