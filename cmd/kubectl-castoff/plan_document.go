@@ -23,12 +23,17 @@ type document struct {
 	Verdict *cost.Verdict `json:"verdict,omitempty"`
 	Pools   []poolPlan    `json:"pools"`
 	// Cost is all pools together; CostUnknown says why there is none.
-	Cost        *cost.Estimate      `json:"cost,omitempty"`
-	CostUnknown string              `json:"costUnknown,omitempty"`
-	Region      string              `json:"region,omitempty"`
-	Findings    []inventory.Finding `json:"findings,omitempty"`
-	Edits       []edit              `json:"edits,omitempty"`
+	Cost        *cost.Estimate `json:"cost,omitempty"`
+	CostUnknown string         `json:"costUnknown,omitempty"`
+	// NotCounted are the pools that have no NodePool to count with: they stay what they are.
+	NotCounted []string            `json:"notCounted,omitempty"`
+	Region     string              `json:"region,omitempty"`
+	Findings   []inventory.Finding `json:"findings,omitempty"`
+	Edits      []edit              `json:"edits,omitempty"`
 }
+
+// elsewhere says that the cluster is not on AWS: there is a verdict, and nothing else.
+func (d document) elsewhere() bool { return d.Verdict != nil && d.Region == "" }
 
 type poolPlan struct {
 	Name       string           `json:"name"`
@@ -75,20 +80,26 @@ func (a *app) estimate(ctx context.Context, d *document, m *v1alpha1.Migration, 
 	}
 	var all []cost.Estimate
 	for i, p := range w.Pools {
+		if _, ok := w.Targets[p.Name]; !ok {
+			d.NotCounted = append(d.NotCounted, p.Name)
+			continue
+		}
 		pool := cost.PoolOf(p.Name, groupsOf(p, w.Groups), w.Nodes, pods, w.Targets[p.Name], prices)
 		pool.Batch = batch(m.Spec.Strategy.MaxUnavailableNodes, d.Pools[i].Nodes)
 		e := cost.Of(pool)
 		all = append(all, e)
 		d.Pools[i].Cost, d.Pools[i].Types = &e, offered(w.Targets[p.Name], prices)
 	}
-	total := cost.Sum(all)
-	d.Cost = &total
+	if len(all) > 0 {
+		total := cost.Sum(all)
+		d.Cost = &total
+	}
 }
 
 // unknown says why there are no prices, and how to get them.
 func unknown(err error) string {
 	if a := action(err); a != "" && refused(err) {
-		return fmt.Sprintf("Your AWS identity may not %s. For prices it needs ec2:DescribeInstanceTypes, ec2:DescribeSpotPriceHistory and pricing:GetProducts, which only read.", a)
+		return fmt.Sprintf("Your AWS identity may not call %s. For prices it needs ec2:DescribeInstanceTypes, ec2:DescribeSpotPriceHistory and pricing:GetProducts, which only read.", a)
 	}
 	return fmt.Sprintf("The prices could not be read: %v.", err)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -95,7 +96,7 @@ func text(d document, colour bool) ([]byte, error) {
 }
 
 func (p *page) heading(d document) {
-	if d.Verdict != nil && len(d.Pools) == 0 && d.Region == "" {
+	if d.elsewhere() {
 		fmt.Fprintf(p, "Cluster %s.\n", d.Cluster)
 		return
 	}
@@ -164,7 +165,11 @@ func difference(today, after float64, e cost.Estimate) string {
 	if !e.Comparable() || today == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%+.0f %%", (after/today-1)*100)
+	percent := math.Round((after/today - 1) * 100)
+	if percent == 0 {
+		return "0 %"
+	}
+	return fmt.Sprintf("%+.0f %%", percent)
 }
 
 // costNotes say what the numbers leave out, and how they were come by.
@@ -183,13 +188,16 @@ func (p *page) costNotes(d document) {
 	if t.Unplaced > 0 {
 		p.wrap("  ", count(int32(t.Unplaced), "pod fits", "pods fit")+" on no instance type of the pool beside its DaemonSets: widen the types, or lower the requests. The sum after leaves that out.")
 	}
+	if len(d.NotCounted) > 0 {
+		p.wrap("  ", "Not counted, because Karpenter cannot serve them as they are: "+strings.Join(d.NotCounted, ", ")+".")
+	}
 	if t.Guessed {
 		p.wrap("  ", "Which nodes of a mixed group are spot is told by its policy's shares, where no label of the node says.")
 	}
 	p.wrap("  ", fmt.Sprintf("How it was computed: AWS's price list of %s for on-demand, the latest spot prices, meant over the pool's zones; the same for today and after. Today is every running instance of the pools' groups. "+
 		"After packs the requests of the pods that run now onto the NodePool's instance types, first-fit decreasing, pool by pool, with the pool's DaemonSets on every node. "+
-		"It knows nothing of zones, affinity, spread, volumes, or pods that come and go. By vCPU and by GiB are each the whole bill: do not add them. "+
-		"Not counted: home, volumes, traffic, savings plans, reservations.", d.Region))
+		"It knows nothing of zones, affinity, spread, volumes, GPUs, or pods that come and go: read it as the least to expect, not as a promise. "+
+		"By vCPU and by GiB are each the whole bill: do not add them. Left out are home, volumes, traffic, savings plans and reservations.", d.Region))
 }
 
 func (p *page) pool(n int, pool poolPlan) error {
@@ -265,7 +273,7 @@ func spotRange(zones map[string]float64) string {
 
 // findings are the preflight's own report, wrapped.
 func (p *page) findings(d document) {
-	if d.Verdict != nil && len(d.Pools) == 0 && d.Region == "" {
+	if d.elsewhere() {
 		return
 	}
 	p.title("Preflight")

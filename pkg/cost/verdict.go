@@ -64,6 +64,8 @@ func Judge(s Situation) Verdict {
 		return Verdict{Stay, []string{"Karpenter can serve none of the pools: " + listed(unserved) + ". The preflight says why for each."}}
 	case len(unserved) > 0 || len(blocked) > 0:
 		return s.later(unserved, blocked)
+	case s.Total != nil && s.Total.Unplaced > 0:
+		return Verdict{MigrateLater, []string{fmt.Sprintf("By the estimate, pods would find no node (%d of them): no instance type of their pool has room for them beside its DaemonSets. Widen the types first, or lower the requests.", s.Total.Unplaced)}}
 	case s.fewStable() && s.fits():
 		return Verdict{Stay, s.stays()}
 	case s.Total != nil && s.Total.Comparable() && s.Total.Change() > worthwhile:

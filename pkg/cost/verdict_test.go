@@ -65,6 +65,11 @@ func TestJudge(t *testing.T) {
 			reason: "the exact types as they are would cost a third more", situation: situation(40, old, 0.33), want: MigrateLater,
 			because: []string{"33 % more than today"},
 		},
+		"Unplaced": {
+			reason: "a pod that would wait for ever is not worth any saving", want: MigrateLater,
+			situation: with(situation(40, old, -0.2), func(s *Situation) { s.Total.Unplaced = 2 }),
+			because:   []string{"would find no node (2 of them)"},
+		},
 		"AtZero": {
 			reason: "pools that are scaled to 0 have nothing to save yet", want: Migrate,
 			situation: with(situation(0, old, 0), func(s *Situation) { s.Total = &Estimate{} }),
