@@ -67,6 +67,8 @@ type Instance struct {
 	Lifecycle string `json:"lifecycle"` // Auto Scaling's LifecycleState, e.g. InService, Terminating:Wait
 	Healthy   bool   `json:"healthy"`
 	Protected bool   `json:"protected,omitempty"` // from scale-in
+	// TemplateVersion is the number of the launch template's version that it was launched from; empty with a launch configuration.
+	TemplateVersion string `json:"templateVersion,omitempty"`
 }
 
 // InService says whether Auto Scaling counts the instance as serving.

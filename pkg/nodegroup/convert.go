@@ -74,10 +74,14 @@ func fillGroup(out *inventory.NodeGroup, in astypes.AutoScalingGroup) {
 		out.Subnets = splitList(subnets)
 	}
 	for _, i := range in.Instances {
+		version := ""
+		if i.LaunchTemplate != nil {
+			version = aws.ToString(i.LaunchTemplate.Version)
+		}
 		out.Instances = append(out.Instances, inventory.Instance{
 			ID: aws.ToString(i.InstanceId), Type: aws.ToString(i.InstanceType), Zone: aws.ToString(i.AvailabilityZone),
 			Lifecycle: string(i.LifecycleState), Healthy: strings.EqualFold(aws.ToString(i.HealthStatus), "Healthy"),
-			Protected: aws.ToBool(i.ProtectedFromScaleIn),
+			Protected: aws.ToBool(i.ProtectedFromScaleIn), TemplateVersion: version,
 		})
 	}
 	slices.SortFunc(out.Instances, func(a, b inventory.Instance) int { return strings.Compare(a.ID, b.ID) })

@@ -299,17 +299,3 @@ func TestInputIsLeftAlone(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
-
-func FuzzReadUserData(f *testing.F) {
-	for _, s := range []string{nodeConfig, eksScript, bottlerocket, bootstrap("--kubelet-extra-args '--node-labels=a=1'"), "", "--", "[settings"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		u := readUserData(s)
-		for _, taint := range u.taints {
-			if taint.Key == "" && taint.Effect == "" {
-				t.Errorf("an empty taint was read from %q", s)
-			}
-		}
-	})
-}

@@ -178,7 +178,7 @@ func TestRandomGroupsTranslateOrSayWhy(t *testing.T) {
 
 // carriesNothing names fields that describe what exists, not what is to be launched, or that other parts of castoff look after.
 var carriesNothing = map[string]string{
-	"Name": "identity", "AutoScalingGroup": "identity", "ARN": "identity", "Desired": "what runs now", "Instances": "what runs now", "Zones": "follow from the subnets",
+	"Name": "identity", "AutoScalingGroup": "identity", "ARN": "identity", "Desired": "what runs now", "Instances": "what runs now (their template's version: TestCase_C011)", "Zones": "follow from the subnets",
 	"SuspendedProcesses": "end with the group", "InstanceRefresh": "blocks in the preflight", "LaunchError": "for people",
 	"LaunchTemplate.ID": "identity", "LaunchTemplate.Name": "identity", "LaunchTemplate.Version": "identity", "LaunchTemplate.Configuration": "identity",
 	"LaunchTemplate.UserDataSHA256": "identity", "LaunchTemplate.InstanceProfile": "the pool's role is castoff's", "LaunchTemplate.Role": "the pool's role is castoff's",

@@ -72,7 +72,22 @@ func (p *pool) remainderOfMixedInstances(g inventory.NodeGroup) {
 	}
 }
 
+// skew lists instances that were launched from another version of the template than the one that the target is made of.
+func (p *pool) skew(g inventory.NodeGroup) {
+	others := map[string]int{}
+	for _, i := range g.Instances {
+		if i.TemplateVersion != "" && i.TemplateVersion != g.LaunchTemplate.Version {
+			others[i.TemplateVersion]++
+		}
+	}
+	for _, version := range sortedKeys(others) {
+		p.note(g, "instances of version "+version, fmt.Sprintf("%d of %d instances were launched from version %s of the launch template; the EC2NodeClass is made from version %s.", others[version], len(g.Instances), version, g.LaunchTemplate.Version),
+			"Compare the versions: aws ec2 describe-launch-template-versions --launch-template-id "+g.LaunchTemplate.ID+".")
+	}
+}
+
 func (p *pool) remainderOfGroup(g inventory.NodeGroup) {
+	p.skew(g)
 	if g.Managed != nil && g.Managed.CapacityType == "CAPACITY_BLOCK" && !reserved(g) {
 		p.note(g, "capacityType CAPACITY_BLOCK", "The launch template names no reservation; the NodePool launches on-demand.", "Add capacityReservationSelectorTerms and the capacity type reserved by hand, or leave the group to Cluster Autoscaler.")
 	}

@@ -32,7 +32,7 @@ func (u *userData) readWindows(s string) {
 		trimmed := strings.TrimSpace(line)
 		switch call := windowsCall.FindStringSubmatch(trimmed); {
 		case call != nil:
-			arguments, _ := shellWords(strings.ReplaceAll(call[2], "3>&1 4>&1 5>&1 6>&1", ""), '`')
+			arguments, _ := shellWords(strings.ReplaceAll(call[2], "3>&1 4>&1 5>&1 6>&1", ""), '`', operators)
 			u.readWindowsCall(arguments)
 			joined = true
 			continue
@@ -55,7 +55,7 @@ func (u *userData) readWindowsCall(arguments []string) {
 	for name, value := range options(arguments, "-") {
 		switch lower := strings.ToLower(name); {
 		case lower == "kubeletextraargs":
-			inner, _ := shellWords(value, '`')
+			inner, _ := shellWords(value, '`', "")
 			u.readKubeletFlags(inner, nil)
 		case lower == "dnsclusterip" && u.setFlag("cluster-dns", value):
 		case !slices.Contains(joinParameters, lower):

@@ -30,7 +30,7 @@ func (u *userData) readScript(script string) string {
 		call, ok := strings.CutPrefix(withoutPrefixes(trimmed), bootstrapScript)
 		switch {
 		case ok && (call == "" || strings.ContainsAny(call[:1], " \t\\;&|>")):
-			arguments, tail := shellWords(strings.ReplaceAll(call, "\\\n", " "), '\\')
+			arguments, tail := shellWords(strings.ReplaceAll(call, "\\\n", " "), '\\', operators)
 			u.readBootstrap(arguments)
 			joined = true
 			does = does || tail != ""
@@ -90,7 +90,7 @@ func (u *userData) readBootstrap(arguments []string) {
 	for name, value := range options(arguments, "--") {
 		switch {
 		case name == "kubelet-extra-args":
-			inner, _ := shellWords(value, '\\')
+			inner, _ := shellWords(value, '\\', "")
 			u.readKubeletFlags(inner, nil)
 		case name == "use-max-pods":
 			countsAddresses = value != "false"
@@ -111,7 +111,8 @@ func (u *userData) readBootstrap(arguments []string) {
 
 // readKubeletFlags reads flags of the kubelet; those that nothing has a place for go to keep, or are listed where keep is nil.
 func (u *userData) readKubeletFlags(arguments []string, keep func(flag string)) {
-	for name, value := range options(arguments, "--") {
+	for name, written := range options(arguments, "--") {
+		value := strings.Trim(written, `"'`)
 		switch {
 		case name == "node-labels":
 			u.addLabels(value)
@@ -121,7 +122,7 @@ func (u *userData) readKubeletFlags(arguments []string, keep func(flag string)) 
 			}
 		case u.setFlag(name, value):
 		case keep != nil:
-			keep(strings.TrimSuffix("--"+name+"="+value, "="))
+			keep(strings.TrimSuffix("--"+name+"="+written, "="))
 		default:
 			u.drop("%s", strings.TrimSuffix("--"+name+"="+value, "="))
 		}
@@ -157,8 +158,11 @@ func passesOn(name string) bool {
 	return strings.EqualFold(strings.ReplaceAll(name, "-", ""), "kubeletExtraArgs")
 }
 
-// shellWords splits a command as a shell does, up to where the command ends; tail is what follows there.
-func shellWords(s string, escape byte) (out []string, tail string) {
+// operators end a command; in what a command passes on, such as an eviction threshold, they mean nothing.
+const operators = ";|&<>"
+
+// shellWords splits a command as a shell does, up to where one of the operators ends it; tail is what follows there.
+func shellWords(s string, escape byte, operators string) (out []string, tail string) {
 	var word strings.Builder
 	var quote byte
 	begun := false
@@ -181,10 +185,10 @@ func shellWords(s string, escape byte) (out []string, tail string) {
 			quote, begun = c, true
 		case quote == 0 && strings.IndexByte(" \t\r\n", c) >= 0:
 			end()
-		case quote == 0 && strings.IndexByte(";|&<>", c) >= 0:
+		case quote == 0 && strings.IndexByte(operators, c) >= 0:
 			end()
 			return out, strings.TrimSpace(s[i:])
-		case quote == 0 && c == '#' && !begun:
+		case quote == 0 && c == '#' && !begun && operators != "":
 			return out, ""
 		default:
 			word.WriteByte(c)
