@@ -83,6 +83,9 @@ func (o planOptions) migration(stdin io.Reader) (*v1alpha1.Migration, error) {
 	if m.Spec.ClusterName == "" {
 		return nil, fmt.Errorf("%s names no cluster: set spec.clusterName", o.file)
 	}
+	// What would happen is what happens when it goes on: a paused Migration does nothing, not even its preflight. And a status in
+	// the file is of another day.
+	m.Spec.Paused, m.Status = false, v1alpha1.MigrationStatus{}
 	return m, nil
 }
 

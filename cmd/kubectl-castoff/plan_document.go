@@ -18,10 +18,12 @@ import (
 
 // document is the plan: for machines as it is, for people as text.
 type document struct {
-	Cluster string        `json:"cluster"`
-	Home    string        `json:"home"`
-	Verdict *cost.Verdict `json:"verdict,omitempty"`
-	Pools   []poolPlan    `json:"pools"`
+	Cluster string `json:"cluster"`
+	// Underway is a Migration of the cluster that has begun: what is left is then planned as if nothing had been.
+	Underway string        `json:"underway,omitempty"`
+	Home     string        `json:"home"`
+	Verdict  *cost.Verdict `json:"verdict,omitempty"`
+	Pools    []poolPlan    `json:"pools"`
 	// Cost is all pools together; CostUnknown says why there is none.
 	Cost        *cost.Estimate `json:"cost,omitempty"`
 	CostUnknown string         `json:"costUnknown,omitempty"`
@@ -54,6 +56,10 @@ func (a *app) document(ctx context.Context, c client.Client, m *v1alpha1.Migrati
 	if w.Cluster.Name == "" {
 		return d, nil
 	}
+	var err error
+	if d.Underway, err = underway(ctx, c, w.Cluster.Name); err != nil {
+		return d, unreadable(err)
+	}
 	if len(d.Pools) > 0 {
 		pods, err := runningPods(ctx, c)
 		if err != nil {
@@ -64,6 +70,20 @@ func (a *app) document(ctx context.Context, c client.Client, m *v1alpha1.Migrati
 	v := cost.Judge(cost.Situation{Now: now, Pools: w.Pools, Nodes: legacy(w), Targets: w.Targets, Findings: w.Findings, Total: d.Cost})
 	d.Verdict = &v
 	return d, nil
+}
+
+// underway names the Migration that has changed something in the cluster, if one has.
+func underway(ctx context.Context, c client.Client, cluster string) (string, error) {
+	var all v1alpha1.MigrationList
+	if err := (uninstalled{c}).List(ctx, &all); err != nil {
+		return "", fmt.Errorf("listing Migrations: %w", err)
+	}
+	for _, m := range all.Items {
+		if m.Spec.ClusterName == cluster && m.Status.Snapshot != nil && m.Status.Phase != v1alpha1.PhaseRolledBack {
+			return m.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // estimate adds what the pools cost.

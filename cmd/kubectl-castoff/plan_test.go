@@ -241,6 +241,43 @@ func TestPlanBeforeCastoffIsInstalled(t *testing.T) {
 	}
 }
 
+func TestPlanOfAPausedMigration(t *testing.T) {
+	c := world(t)
+	file := "apiVersion: castoff.sh/v1alpha1\nkind: Migration\nmetadata: {name: prod}\nspec: {clusterName: prod, paused: true, onPause: RollBack}\nstatus: {phase: RolledBack, snapshot: {name: x}}\n"
+	out, err := run(t, c, observer(c, nodeGroups{}), file, "plan", "-f", "-")
+	if err != nil || !strings.Contains(out, "BarePod pod/shop/debug") {
+		t.Errorf("what blocks is looked for, paused or not: %v\n%s", err, out)
+	}
+}
+
+func TestPlanOfAMigrationThatHasBegun(t *testing.T) {
+	begun := func(change ...func(*v1alpha1.Migration)) *v1alpha1.Migration {
+		return migrationNamed("move", append([]func(*v1alpha1.Migration){func(m *v1alpha1.Migration) {
+			m.Status.Phase, m.Status.Snapshot = v1alpha1.PhaseShifting, &v1alpha1.SnapshotReference{}
+		}}, change...)...)
+	}
+	const says = "Migration move has begun: this is a plan of what is left, as if it began now."
+	cases := map[string]struct {
+		reason string
+		m      *v1alpha1.Migration
+		want   bool
+	}{
+		"Begun":      {"what was done is not undone by a plan", begun(), true},
+		"Untouched":  {"it has only looked so far", begun(func(m *v1alpha1.Migration) { m.Status.Snapshot = nil }), false},
+		"RolledBack": {"everything is as it was", begun(func(m *v1alpha1.Migration) { m.Status.Phase = v1alpha1.PhaseRolledBack }), false},
+		"Other":      {"of a name that is not this cluster's", begun(func(m *v1alpha1.Migration) { m.Spec.ClusterName = "test" }), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := fakeClient(t, refuseWrites(t), node("system"), node("general"), tc.m)
+			out, err := run(t, c, observer(c, nodeGroups{}), "", "plan", "--cluster", "prod")
+			if err != nil || strings.Contains(out, says) != tc.want {
+				t.Errorf("%s: %v\n%s", tc.reason, err, out)
+			}
+		})
+	}
+}
+
 func TestManifest(t *testing.T) {
 	got, err := manifest(map[string]any{"kind": "X", "metadata": map[string]any{"name": "x", "creationTimestamp": nil}, "status": map[string]any{"a": 1},
 		"spec": map[string]any{"zero": 0, "no": false, "empty": "", "none": nil, "nested": map[string]any{"none": nil}, "list": []any{}}})

@@ -83,6 +83,7 @@ func (p *page) block(indent, s string) {
 func text(d document, colour bool) ([]byte, error) {
 	p := &page{colour: colour}
 	p.heading(d)
+	p.underway(d.Underway)
 	p.verdict(d.Verdict)
 	p.costs(d)
 	for i, pool := range d.Pools {
@@ -108,6 +109,13 @@ func (p *page) heading(d document) {
 		p.wrap("", "One wave: the pool changes hands, then is drained.")
 	default:
 		p.wrap("", fmt.Sprintf("One wave: all %d pools change hands together, then are drained in this order.", len(d.Pools)))
+	}
+}
+
+// underway warns that the cluster is on its way already.
+func (p *page) underway(name string) {
+	if name != "" {
+		p.wrap("", p.paint(yellow, fmt.Sprintf("Migration %s has begun: this is a plan of what is left, as if it began now. kubectl castoff status %[1]s says how far it is.", name)))
 	}
 }
 
