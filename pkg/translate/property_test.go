@@ -14,7 +14,10 @@ import (
 )
 
 // dice makes node groups that EC2, Auto Scaling and EKS could hold; seeded, so that a failure comes again.
-type dice struct{ *rand.Rand }
+type dice struct {
+	*rand.Rand
+	samples []string // of user data
+}
 
 func (d dice) pick(s ...string) string { return s[d.IntN(len(s))] }
 func (d dice) often() bool             { return d.IntN(3) > 0 }
@@ -75,7 +78,10 @@ func (d dice) devices() []inventory.BlockDevice {
 
 func (d dice) userData() string {
 	all := []string{"", nodeConfig, eksScript, bottlerocket, "#!/bin/bash\nyum update\n", "MIME-Version: 1.0\nContent-Type: multipart/mixed\n\n--",
-		bootstrap("--kubelet-extra-args '--node-labels=tier=z,bad label --register-with-taints=k=v:NoSchedule,=:,x'"), "apiVersion: node.eks.aws/v1alpha1\nspec: 3", "\x00\xff"}
+		bootstrap("--kubelet-extra-args '--node-labels=tier=z,bad label --register-with-taints=k=v:NoSchedule,=:,x'"), "apiVersion: node.eks.aws/v1alpha1\nspec: 3", "\x00\xff",
+		bootstrap("--local-disks raid0 --use-max-pods false --kubelet-extra-args '--eviction-hard=memory.available<5%,x<1 --kube-reserved=cpu=1 --eviction-soft=memory.available<1Gi'"),
+		"<powershell>\n& $EKSBootstrapScriptFile -EKSClusterName prod -KubeletExtraArgs '--node-labels=os=win'\necho x\n</powershell>", "<script>echo</script>"}
+	all = append(all, d.samples...)
 	s := d.pick(all...)
 	if d.rarely() && s != "" { // cut anywhere
 		s = s[:d.IntN(len(s))]
@@ -87,13 +93,16 @@ func (d dice) template() inventory.LaunchTemplate {
 	lt := inventory.LaunchTemplate{
 		Asked: d.pick("1", "$Latest", "$Default"), Version: "1", InstanceType: d.pick("m5.large", "c5.large", "", "r6g.xlarge"), ImageID: d.pick("ami-1", "ami-2", "ami-3", ""),
 		UserData: d.userData(), AssociatePublicIP: d.flag(), BlockDevices: d.devices(), DetailedMonitoring: d.flag(), EBSOptimized: d.flag(), KeyName: d.maybe("ops"),
-		Spot: d.rarely(), Tenancy: d.maybe("default", "dedicated", "host"), PlacementGroup: d.maybe("close", "pg-1"), CapacityReservation: d.maybe("cr-1"), Tags: d.labels(),
+		Spot: d.rarely(), Tenancy: d.maybe("default", "dedicated", "host"), PlacementGroup: d.maybe("close", "pg-1"), CapacityReservation: d.maybe("cr-1", "open", "arn:aws:x"), Tags: d.labels(),
+	}
+	for range d.IntN(3) * d.IntN(2) {
+		lt.NetworkInterfaces = append(lt.NetworkInterfaces, inventory.NetworkInterface{Card: int32(d.IntN(2)), Device: int32(d.IntN(2)), Type: d.pick("", "interface", "efa", "efa-only", "new")})
 	}
 	for range d.IntN(3) {
 		lt.SecurityGroups = append(lt.SecurityGroups, d.pick("sg-1", "sg-2", "sg-3", "default", ""))
 	}
 	if d.often() {
-		lt.Image = &inventory.Image{Name: d.pick("amazon-eks-node-al2023-x86_64", "amazon-eks-node-1.32", "bottlerocket-aws", "golden", "", "Windows_Server-2022"), Architecture: d.pick("", "arm64", "x86_64")}
+		lt.Image = &inventory.Image{Name: d.pick("amazon-eks-node-al2023-x86_64", "amazon-eks-node-1.32", "bottlerocket-aws", "golden", "", "Windows_Server-2022-x"), Architecture: d.pick("", "arm64", "x86_64")}
 	}
 	if d.often() {
 		lt.Metadata = &inventory.Metadata{Endpoint: d.maybe("enabled", "disabled"), IPv6: d.maybe("enabled", "disabled"), HopLimit: int32(d.IntN(65)), Tokens: d.maybe("required", "optional"), Tags: d.maybe("enabled", "disabled")}
@@ -109,6 +118,15 @@ func (d dice) group(name string) inventory.NodeGroup {
 		Name: name, Min: int32(d.IntN(3)), Max: int32(d.IntN(100)), Tags: d.tags(), LaunchTemplate: d.template(), CapacityRebalance: d.rarely(),
 		MaxInstanceLifetime: int32(d.IntN(2) * (86400 + d.IntN(31536000-86400))), NewInstancesProtected: d.rarely(), WarmPool: d.rarely(),
 		LifecycleHooks: make([]inventory.LifecycleHook, d.IntN(2)), ScalingPolicies: make([]inventory.ScalingPolicy, d.IntN(2)), ScheduledActions: make([]inventory.ScheduledAction, d.IntN(2)),
+	}
+	if d.often() {
+		g.Types = instanceTypes
+	}
+	if d.rarely() {
+		g.NodeLabels = d.labels()
+	}
+	for range d.IntN(3) {
+		g.Instances = append(g.Instances, inventory.Instance{TemplateVersion: d.maybe("1", "2")})
 	}
 	for range d.IntN(12) {
 		g.Subnets = append(g.Subnets, fmt.Sprintf("subnet-%d", d.IntN(50)))
@@ -131,6 +149,17 @@ func (d dice) mixedInstances() *inventory.MixedInstances {
 	return m
 }
 
+func (d dice) scaling() *inventory.Scaling {
+	if d.often() {
+		return nil
+	}
+	s := &inventory.Scaling{Flags: map[string]string{}, Weight: int32(d.IntN(200))}
+	for range d.IntN(4) {
+		s.Flags[d.pick(flagScaleDown, flagUnneeded, flagThreshold, flagParallel, flagEmptyBulk, flagDrained, "v", "new")] = d.pick("", "true", "false", "10", "10m", "1h30m5s", "-1", "999999h", "x")
+	}
+	return s
+}
+
 func (d dice) managed() *inventory.ManagedNodeGroup {
 	return &inventory.ManagedNodeGroup{
 		AMIType: d.pick("AL2023_x86_64_STANDARD", "AL2_ARM_64", "BOTTLEROCKET_x86_64", "CUSTOM", "WINDOWS_CORE_2022_x86_64", "NEW", ""), ReleaseVersion: d.pick("1.33.0-20260114", "1.51.0-47438798", "ami-1", "", "-"),
@@ -145,7 +174,7 @@ func TestRandomGroupsTranslateOrSayWhy(t *testing.T) {
 		rounds = 3000
 		asked  = 12 // one in so many is shown to the API server
 	)
-	d := dice{rand.New(rand.NewPCG(20261130, 7))}
+	d := dice{rand.New(rand.NewPCG(20261130, 7)), seeds(t)}
 	made := 0
 	for round := range rounds {
 		var groups []inventory.NodeGroup
@@ -153,7 +182,7 @@ func TestRandomGroupsTranslateOrSayWhy(t *testing.T) {
 			groups = append(groups, d.group(fmt.Sprintf("g%d", i)))
 		}
 		c := inventory.Cluster{Name: d.pick("prod", strings.Repeat("c", 100)), SecurityGroup: d.pick("sg-cluster", "sg-cluster", "")}
-		target, err := Pool(c, inventory.Pool{Name: "general"}, groups, "role")
+		target, err := Pool(c, inventory.Pool{Name: "general", Scaling: d.scaling()}, groups, "role")
 		if err != nil {
 			if inventory.ClassOf(err) != inventory.ClassTerminal {
 				t.Fatalf("round %d: an error that nobody can mend: %v", round, err)
@@ -161,6 +190,7 @@ func TestRandomGroupsTranslateOrSayWhy(t *testing.T) {
 			continue
 		}
 		made++
+		merges(t, target)
 		if err := target.NodePool.RuntimeValidate(t.Context()); err != nil {
 			t.Fatalf("round %d: Karpenter refuses the NodePool: %v", round, err)
 		}
