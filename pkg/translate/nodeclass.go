@@ -3,6 +3,7 @@ package translate
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -210,6 +211,9 @@ func (p *pool) atMost(what string, names []string) []string {
 	return names[:maxTerms]
 }
 
+// volumeTypes are those of the EC2NodeClass's definition.
+var volumeTypes = []string{"gp2", "gp3", "io1", "io2", "sc1", "st1", "standard"}
+
 func (p *pool) blockDevices(family string) []*awsv1.BlockDeviceMapping {
 	g := p.first()
 	var out []*awsv1.BlockDeviceMapping
@@ -217,6 +221,10 @@ func (p *pool) blockDevices(family string) []*awsv1.BlockDeviceMapping {
 		if d.Virtual != "" {
 			p.note(g, "blockDeviceMappings "+d.DeviceName, "An instance store mapping ("+d.Virtual+") has no counterpart; NVMe instance stores need none.", "Set instanceStorePolicy: RAID0 if pods use it.")
 			continue
+		}
+		if d.Type != "" && !slices.Contains(volumeTypes, d.Type) {
+			p.note(g, "blockDeviceMappings "+d.DeviceName+" volumeType "+d.Type, "An EC2NodeClass does not know the type; EC2's default is taken.", "Name one of "+strings.Join(volumeTypes, ", ")+".")
+			d.Type = ""
 		}
 		if d.SizeGiB == 0 && d.SnapshotID == "" {
 			d.SizeGiB = rootGiB
@@ -297,12 +305,15 @@ func (p *pool) metadata(family string) *awsv1.MetadataOptions {
 	}
 }
 
+// placementGroupID is how EC2 writes ids; a name may begin alike.
+var placementGroupID = regexp.MustCompile(`^pg-[0-9a-f]{8,17}$`)
+
 // placementGroup is known by name, or by id where the template has no name.
 func placementGroup(name string) *awsv1.PlacementGroupSelector {
 	switch {
 	case name == "":
 		return nil
-	case strings.HasPrefix(name, "pg-"):
+	case placementGroupID.MatchString(name):
 		return &awsv1.PlacementGroupSelector{ID: ptr.To(name)}
 	}
 	return &awsv1.PlacementGroupSelector{Name: ptr.To(name)}

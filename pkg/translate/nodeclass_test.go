@@ -168,11 +168,24 @@ func TestNodeClassFields(t *testing.T) {
 			field:  placementOf,
 			want:   "name: close\n",
 		},
+		"PlacementGroupLikeAnID": {
+			reason: "a name may begin as ids do",
+			groups: []inventory.NodeGroup{placed("pg-web-1")},
+			field:  placementOf,
+			want:   "name: pg-web-1\n",
+		},
+		"UnknownVolumeType": {
+			reason: "the definition would refuse it",
+			groups: []inventory.NodeGroup{devices(inventory.BlockDevice{DeviceName: "/dev/xvda", SizeGiB: 20, Type: "gp9"})},
+			field:  devicesOf,
+			want:   "- deviceName: /dev/xvda\n  ebs:\n    volumeSize: 20Gi\n",
+			listed: []string{"blockDeviceMappings /dev/xvda volumeType gp9"},
+		},
 		"PlacementGroupID": {
 			reason: "by id, where the template has no name",
-			groups: []inventory.NodeGroup{placed("pg-0123")},
+			groups: []inventory.NodeGroup{placed("pg-0123456789abcdef0")},
 			field:  placementOf,
-			want:   "id: pg-0123\n",
+			want:   "id: pg-0123456789abcdef0\n",
 		},
 		"Tags": {
 			reason: "the template's, and the group's that propagate; the template's own value wins",

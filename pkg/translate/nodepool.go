@@ -164,7 +164,9 @@ func typesOf(g inventory.NodeGroup) []string {
 	return out
 }
 
-// capacityTypes says spot, on-demand, or both. How many of each, Karpenter does not keep: that is listed.
+// capacityTypes says spot, on-demand, or both. A base or a percentage is listed, not imitated by a second NodePool of another weight:
+// limits are resources and not nodes, a NodePool at its limit sends all further pods to the other, and consolidation moves pods
+// across, so that what looks like a ratio would be none.
 func (p *pool) capacityTypes() []string {
 	spot, onDemand := false, false
 	for i, g := range p.groups {

@@ -68,7 +68,7 @@ func (d dice) devices() []inventory.BlockDevice {
 	var out []inventory.BlockDevice
 	for i := range d.IntN(3) {
 		out = append(out, inventory.BlockDevice{
-			DeviceName: fmt.Sprintf("/dev/xvd%c", 'a'+i), SizeGiB: int32(d.IntN(3) * (1 + d.IntN(8192))), Type: d.maybe("gp2", "gp3", "io1", "io2", "st1", "sc1", "standard"),
+			DeviceName: fmt.Sprintf("/dev/xvd%c", 'a'+i), SizeGiB: int32(d.IntN(3) * (1 + d.IntN(8192))), Type: d.maybe("gp2", "gp3", "io1", "io2", "st1", "sc1", "standard", "new"),
 			IOPS: int32(d.IntN(2) * 3000), ThroughputMiBs: int32(d.IntN(2) * 250), KMSKey: d.maybe("key-1"), SnapshotID: d.maybe("snap-1"),
 			Encrypted: d.flag(), DeleteOnTermination: d.flag(), Virtual: d.maybe("ephemeral0"),
 		})
@@ -93,7 +93,7 @@ func (d dice) template() inventory.LaunchTemplate {
 	lt := inventory.LaunchTemplate{
 		Asked: d.pick("1", "$Latest", "$Default"), Version: "1", InstanceType: d.pick("m5.large", "c5.large", "", "r6g.xlarge"), ImageID: d.pick("ami-1", "ami-2", "ami-3", ""),
 		UserData: d.userData(), AssociatePublicIP: d.flag(), BlockDevices: d.devices(), DetailedMonitoring: d.flag(), EBSOptimized: d.flag(), KeyName: d.maybe("ops"),
-		Spot: d.rarely(), Tenancy: d.maybe("default", "dedicated", "host"), PlacementGroup: d.maybe("close", "pg-1"), CapacityReservation: d.maybe("cr-1", "open", "arn:aws:x"), Tags: d.labels(),
+		Spot: d.rarely(), Tenancy: d.maybe("default", "dedicated", "host"), PlacementGroup: d.maybe("close", "pg-1", "pg-web-1", "pg-0123456789abcdef0"), CapacityReservation: d.maybe("cr-1", "open", "arn:aws:x"), Tags: d.labels(),
 	}
 	for range d.IntN(3) * d.IntN(2) {
 		lt.NetworkInterfaces = append(lt.NetworkInterfaces, inventory.NetworkInterface{Card: int32(d.IntN(2)), Device: int32(d.IntN(2)), Type: d.pick("", "interface", "efa", "efa-only", "new")})

@@ -3,6 +3,7 @@
 package translate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -46,6 +47,11 @@ func Pool(cluster inventory.Cluster, p inventory.Pool, groups []inventory.NodeGr
 	if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
 		return inventory.Target{}, inventory.Terminal(fmt.Errorf("pool %q cannot be the name of a NodePool: %s", p.Name, strings.Join(problems, "; ")))
 	}
+	for _, g := range groups {
+		if missing := missing(g); missing != "" {
+			return inventory.Target{}, inventory.Terminal(fmt.Errorf("pool %s: node group %s cannot be translated: %s", p.Name, g.Name, missing))
+		}
+	}
 	t := &pool{cluster: cluster, name: p.Name, groups: groups, role: nodeRole, scaling: p.Scaling}
 	types := t.instanceTypes()
 	if len(types) == 0 {
@@ -61,6 +67,20 @@ func Pool(cluster inventory.Cluster, p inventory.Pool, groups []inventory.NodeGr
 	nodeClass.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodeClass.Spec)}
 	nodePool.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodePool.Spec), annotationGroups: t.groupNames()}
 	return inventory.Target{Pool: p.Name, NodePool: *nodePool, NodeClass: *nodeClass, NotCarried: t.notes}, nil
+}
+
+// missing says what of a group there is no reading of: half a group must not become a NodePool.
+func missing(g inventory.NodeGroup) string {
+	lt := g.LaunchTemplate
+	switch {
+	case lt.Asked != "" && lt.Version == "":
+		return fmt.Sprintf("its launch template %s %s has no version %s; name one that exists", lt.ID, lt.Name, lt.Asked)
+	case lt.Configuration != "" && lt.ImageID == "":
+		return fmt.Sprintf("its launch configuration %s does not exist; give the group a launch template", lt.Configuration)
+	case lt.UserDataSHA256 != "" && lt.UserData == "":
+		return fmt.Sprintf("the user data of version %s of launch template %s, with which the migration began, is no longer the one in force; set the group back to that version until the migration is over", lt.Version, cmp.Or(lt.ID, lt.Name))
+	}
+	return ""
 }
 
 // annotationGroups has the full names of the node groups, which may be longer than any name or label in Kubernetes.

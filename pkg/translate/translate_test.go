@@ -377,6 +377,26 @@ func TestErrors(t *testing.T) {
 			role:   "role",
 			want:   "pool general: the user data of node group asg is not of the kind that an image of family AL2023 reads: its nodes start without it today. Mend it in a new version of the launch template",
 		},
+		"TemplateIsGone": {
+			reason: "types of the overrides alone make no node",
+			groups: []inventory.NodeGroup{plain(mixed(0, 100, inventory.Override{InstanceType: "m5.large"}), func(g *inventory.NodeGroup) {
+				g.LaunchTemplate = inventory.LaunchTemplate{ID: "lt-1", Name: "nodes", Asked: "7"}
+			})},
+			role: "role",
+			want: "pool general: node group asg cannot be translated: its launch template lt-1 nodes has no version 7; name one that exists",
+		},
+		"ConfigurationIsGone": {
+			reason: "nor does a name",
+			groups: []inventory.NodeGroup{plain(func(g *inventory.NodeGroup) { g.LaunchTemplate = inventory.LaunchTemplate{Configuration: "old"} })},
+			role:   "role",
+			want:   "pool general: node group asg cannot be translated: its launch configuration old does not exist; give the group a launch template",
+		},
+		"UserDataIsGone": {
+			reason: "labels and settings would go with it, and every node be replaced",
+			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.ID, lt.UserDataSHA256 = "lt-1", "00" }))},
+			role:   "role",
+			want:   "pool general: node group asg cannot be translated: the user data of version 3 of launch template lt-1, with which the migration began, is no longer the one in force; set the group back to that version until the migration is over",
+		},
 		"MovingImage": {
 			reason: "a parameter's image changes behind the back",
 			groups: []inventory.NodeGroup{plain(template(func(lt *inventory.LaunchTemplate) { lt.ImageID, lt.Image = "resolve:ssm:/x", nil }))},

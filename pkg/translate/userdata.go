@@ -72,6 +72,9 @@ func (u *userData) readParts(s string) {
 		case kind == kindScript:
 			p.content = u.readScript(p.content)
 		}
+		if boundaryLine.MatchString(p.content) {
+			u.broken = "it has a line that begins with --" + boundary + ", which Karpenter takes for the end of a part"
+		}
 		if strings.TrimSpace(p.content) != "" {
 			u.kept = append(u.kept, p)
 		}

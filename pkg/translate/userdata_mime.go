@@ -32,6 +32,7 @@ const (
 )
 
 var (
+	boundaryLine = regexp.MustCompile(`(?m)^--` + boundary)
 	header       = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*):[ \t]*(.*)$`)
 	isNodeConfig = regexp.MustCompile(`(?m)^apiVersion:\s*["']?node\.eks\.aws/`)
 )

@@ -177,6 +177,7 @@ func TestUserDataThatCannotBeTakenApart(t *testing.T) {
 		"NoBoundary":   {"an archive without a boundary", al2Image, "MIME-Version: 1.0\nContent-Type: multipart/mixed\n\n--x\n", "the MIME archive names no boundary, or holds archives in archives in archives"},
 		"BadType":      {"a header that is none", al2Image, "MIME-Version: 1.0\nContent-Type: ;;\n\n", `the MIME header Content-Type ";;" cannot be read`},
 		"BadBase64":    {"a part that is no base64", al2Image, archived("text/x-shellscript\nContent-Transfer-Encoding: base64", "!!!"), "a part of the MIME archive is no base64"},
+		"Boundary":     {"a line that would end a part", al2Image, "#!/bin/sh\ncat <<E\n--//\nE\n", "it has a line that begins with --//"},
 		"NoYAML":       {"a NodeConfig that is no YAML", al2023Image, archived(typeNodeConfig, "a: [1"), "its NodeConfig is no YAML"},
 		"SpecIsNumber": {"a NodeConfig of another shape", al2023Image, "apiVersion: node.eks.aws/v1alpha1\nspec: 3", "spec of its NodeConfig is no object"},
 		"NoTOML":       {"settings that are no TOML", rocketImage, "[settings.kubernetes]\nx = ", "its settings of Bottlerocket are no TOML"},
