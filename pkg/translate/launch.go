@@ -2,7 +2,6 @@ package translate
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -93,8 +92,7 @@ func (p *pool) capacityReservations() []awsv1.CapacityReservationSelectorTerm {
 	return out
 }
 
-// networkInterfaces are those of a template with more than one; Karpenter makes a single one by itself. It has EFA interfaces
-// without IP only: those with one it attaches where pods ask for vpc.amazonaws.com/efa.
+// networkInterfaces are those of a template with more than one; Karpenter makes a single one by itself.
 func (p *pool) networkInterfaces() []*awsv1.NetworkInterface {
 	g := p.first()
 	all := g.LaunchTemplate.NetworkInterfaces
@@ -102,20 +100,18 @@ func (p *pool) networkInterfaces() []*awsv1.NetworkInterface {
 		return nil
 	}
 	var out []*awsv1.NetworkInterface
-	primary, efaCards, places := false, []int32{}, []inventory.NetworkInterface{}
-	for _, n := range all {
-		place := inventory.NetworkInterface{Card: n.Card, Device: n.Device}
-		if n.Type == "efa" || n.Card < 0 || n.Device < 0 || slices.Contains(places, place) || (n.Type == "efa-only" && slices.Contains(efaCards, n.Card)) || !slices.Contains([]string{"", "interface", "efa-only"}, n.Type) {
+	primary := false
+	for i, n := range all {
+		if !expressible(n, all[:i]) {
 			p.note(g, fmt.Sprintf("networkInterfaces card %d device %d %s", n.Card, n.Device, n.Type), "An EC2NodeClass cannot express it beside the others.",
 				"EFA: have the pods request vpc.amazonaws.com/efa, and Karpenter attaches as many as the type has.")
 			return nil
 		}
 		kind := awsv1.InterfaceTypeInterface
-		if n.Type == "efa-only" {
-			kind, efaCards = awsv1.InterfaceTypeEFAOnly, append(efaCards, n.Card)
+		if n.Type == efaOnly {
+			kind = awsv1.InterfaceTypeEFAOnly
 		}
 		primary = primary || (plainInterface(n) && n.Card == 0 && n.Device == 0)
-		places = append(places, place)
 		out = append(out, &awsv1.NetworkInterface{NetworkCardIndex: n.Card, DeviceIndex: n.Device, InterfaceType: kind})
 	}
 	if !primary {
@@ -123,6 +119,19 @@ func (p *pool) networkInterfaces() []*awsv1.NetworkInterface {
 		return nil
 	}
 	return out
+}
+
+const efaOnly = "efa-only"
+
+// expressible says whether an EC2NodeClass takes the interface after those before it: each has a place of its own, a card has one
+// EFA, and EFA is without IP. The kind with IP Karpenter attaches itself, where pods ask for it.
+func expressible(n inventory.NetworkInterface, before []inventory.NetworkInterface) bool {
+	for _, other := range before {
+		if n.Card == other.Card && (n.Device == other.Device || (n.Type == efaOnly && other.Type == efaOnly)) {
+			return false
+		}
+	}
+	return n.Card >= 0 && n.Device >= 0 && (plainInterface(n) || n.Type == efaOnly)
 }
 
 func plainInterface(n inventory.NetworkInterface) bool { return n.Type == "" || n.Type == "interface" }

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -22,6 +23,10 @@ import (
 var api client.Client
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if worker := flag.Lookup("test.fuzzworker"); worker != nil && worker.Value.String() == "true" {
+		os.Exit(m.Run()) // one API server is enough, and a worker that ends would leave its own behind
+	}
 	var definitions []*apiextensionsv1.CustomResourceDefinition
 	for _, b := range [][]byte{karpapis.NodePoolCRD, karpapis.EC2NodeClassCRD} {
 		crd := &apiextensionsv1.CustomResourceDefinition{}

@@ -66,10 +66,10 @@ func (u *userData) readParts(s string) {
 		return
 	}
 	for _, p := range all {
-		switch kind := p.kind(); {
-		case kind == kindNodeConfig:
+		switch p.kind() {
+		case kindNodeConfig:
 			p.content = u.readNodeConfig(p.content)
-		case kind == kindScript:
+		case kindScript:
 			p.content = u.readScript(p.content)
 		}
 		if boundaryLine.MatchString(p.content) {
