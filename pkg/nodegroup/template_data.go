@@ -52,8 +52,9 @@ func launchTemplate(in ec2types.ResponseLaunchTemplateData) inventory.LaunchTemp
 	}
 	if in.Monitoring != nil {
 		out.DetailedMonitoring = in.Monitoring.Enabled
+		out.Other = append(out.Other, unknown("monitoring.", *in.Monitoring, []string{"Enabled"})...)
 	}
-	out.Spot = in.InstanceMarketOptions != nil && in.InstanceMarketOptions.MarketType == ec2types.MarketTypeSpot
+	fillMarket(&out, in.InstanceMarketOptions)
 	if p := in.Placement; p != nil {
 		out.Tenancy, out.PlacementGroup = string(p.Tenancy), aws.ToString(p.GroupName)
 		if out.PlacementGroup == "" {
@@ -67,6 +68,20 @@ func launchTemplate(in ec2types.ResponseLaunchTemplateData) inventory.LaunchTemp
 	fillBlockDevices(&out, in.BlockDeviceMappings)
 	fillTags(&out, in.TagSpecifications)
 	return out
+}
+
+// fillMarket takes whether the template asks for spot, and names everything else of its market options.
+func fillMarket(out *inventory.LaunchTemplate, in *ec2types.LaunchTemplateInstanceMarketOptions) {
+	if in == nil {
+		return
+	}
+	out.Spot = in.MarketType == ec2types.MarketTypeSpot
+	if !out.Spot && in.MarketType != "" {
+		out.Other = append(out.Other, "instanceMarketOptions.marketType="+string(in.MarketType))
+	}
+	if in.SpotOptions != nil {
+		out.Other = append(out.Other, unknown("instanceMarketOptions.spotOptions.", *in.SpotOptions, nil)...)
+	}
 }
 
 // fillTags takes the tags of instances. Karpenter gives the volumes and interfaces of its nodes the same, so that others are named.
