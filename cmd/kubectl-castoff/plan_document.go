@@ -27,7 +27,7 @@ type document struct {
 	// Cost is all pools together; CostUnknown says why there is none.
 	Cost        *cost.Estimate `json:"cost,omitempty"`
 	CostUnknown string         `json:"costUnknown,omitempty"`
-	// NotCounted are the pools that have no NodePool to count with: they stay what they are.
+	// NotCounted are the pools that have no NodePool to count with, or one that names no instance types.
 	NotCounted []string            `json:"notCounted,omitempty"`
 	Region     string              `json:"region,omitempty"`
 	Findings   []inventory.Finding `json:"findings,omitempty"`
@@ -100,7 +100,7 @@ func (a *app) estimate(ctx context.Context, d *document, m *v1alpha1.Migration, 
 	}
 	var all []cost.Estimate
 	for i, p := range w.Pools {
-		if _, ok := w.Targets[p.Name]; !ok {
+		if len(cost.Types(nil, w.Targets[p.Name])) == 0 {
 			d.NotCounted = append(d.NotCounted, p.Name)
 			continue
 		}

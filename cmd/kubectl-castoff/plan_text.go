@@ -133,9 +133,12 @@ func (p *page) verdict(v *cost.Verdict) {
 }
 
 func (p *page) costs(d document) {
-	if d.CostUnknown != "" {
+	if d.Cost == nil && (d.CostUnknown != "" || len(d.NotCounted) > 0) {
 		p.title("Cost")
-		p.wrap("  ", d.CostUnknown)
+		if d.CostUnknown != "" {
+			p.wrap("  ", d.CostUnknown)
+		}
+		p.notCounted(d.NotCounted)
 	}
 	if d.Cost == nil {
 		return
@@ -196,9 +199,7 @@ func (p *page) costNotes(d document) {
 	if t.Unplaced > 0 {
 		p.wrap("  ", count(int32(t.Unplaced), "pod fits", "pods fit")+" on no instance type of the pool beside its DaemonSets: widen the types, or lower the requests. The sum after leaves that out.")
 	}
-	if len(d.NotCounted) > 0 {
-		p.wrap("  ", "Not counted, because Karpenter cannot serve them as they are: "+strings.Join(d.NotCounted, ", ")+".")
-	}
+	p.notCounted(d.NotCounted)
 	if t.Guessed {
 		p.wrap("  ", "Which nodes of a mixed group are spot is told by its policy's shares, where no label of the node says.")
 	}
@@ -206,6 +207,12 @@ func (p *page) costNotes(d document) {
 		"After packs the requests of the pods that run now onto the NodePool's instance types, first-fit decreasing, pool by pool, with the pool's DaemonSets on every node. "+
 		"It knows nothing of zones, affinity, spread, volumes, GPUs, or pods that come and go: read it as the least to expect, not as a promise. "+
 		"By vCPU and by GiB are each the whole bill: do not add them. Left out are home, volumes, traffic, savings plans and reservations.", d.Region))
+}
+
+func (p *page) notCounted(pools []string) {
+	if len(pools) > 0 {
+		p.wrap("  ", "Not counted, for lack of a NodePool that names its instance types: "+strings.Join(pools, ", ")+".")
+	}
 }
 
 func (p *page) pool(n int, pool poolPlan) error {

@@ -189,6 +189,26 @@ func TestProseFitsTheTerminal(t *testing.T) {
 	}
 }
 
+// A NodePool of the user's own may choose types in other ways: what it costs is then not known, and nothing is made of that.
+func TestNodePoolsWithoutInstanceTypesAreNotCounted(t *testing.T) {
+	w := fleet()
+	w.Pools, w.Findings = w.Pools[:2], nil
+	own := targetOf("batch", []string{"spot"})
+	own.NodePool.Spec.Template.Spec.Requirements = own.NodePool.Spec.Template.Spec.Requirements[1:]
+	w.Targets["batch"] = own
+	d := documentOf(t, w, listed, podsOf(w)...)
+	if diff := cmp.Diff([]string{"batch"}, d.NotCounted); diff != "" || d.Cost == nil || d.Cost.Unplaced != 0 || d.Verdict.Advice != cost.Migrate {
+		t.Errorf("%s cost %+v, verdict %+v", diff, d.Cost, d.Verdict)
+	}
+	w.Targets["general"] = own
+	if d = documentOf(t, w, listed, podsOf(w)...); d.Cost != nil || d.Verdict.Advice != cost.Migrate {
+		t.Errorf("of nothing there is no sum: %+v, verdict %+v", d.Cost, d.Verdict)
+	}
+	if got := textOf(t, d); !strings.Contains(got, "Not counted, for lack of a NodePool that names its instance types: general, batch.") {
+		t.Errorf("it is said:\n%s", got[:600])
+	}
+}
+
 func TestPlanOfAnotherCloud(t *testing.T) {
 	azure := node("aks-1")
 	azure.Spec.ProviderID = "azure:///subscriptions/1/resourceGroups/rg"
