@@ -43,6 +43,8 @@ type NodeGroup struct {
 	LifecycleHooks      []LifecycleHook   `json:"lifecycleHooks,omitempty"`
 	CapacityRebalance   bool              `json:"capacityRebalance,omitempty"`
 	MaxInstanceLifetime int32             `json:"maxInstanceLifetimeSeconds,omitempty"`
+	// CapacityUnit is what the sizes count, in Auto Scaling's words: vcpu, memory-mib, or units (instances, or their weights) and empty.
+	CapacityUnit string `json:"capacityUnit,omitempty"`
 	// NewInstancesProtected is the group's own scale-in protection for instances to come.
 	NewInstancesProtected bool `json:"newInstancesProtected,omitempty"`
 	WarmPool              bool `json:"warmPool,omitempty"`
@@ -183,6 +185,8 @@ type ManagedNodeGroup struct {
 	Tags           map[string]string `json:"tags,omitempty"`
 	// OwnLaunchTemplate says that the user gave the group a launch template; else EKS made it.
 	OwnLaunchTemplate bool `json:"ownLaunchTemplate,omitempty"`
+	// Repair says that EKS repairs the group's nodes.
+	Repair bool `json:"repair,omitempty"`
 	// HealthIssues are EKS's own codes.
 	HealthIssues []string `json:"healthIssues,omitempty"`
 }

@@ -148,3 +148,36 @@ func TestCase_C081_EffectsOfEKS(t *testing.T) {
 		}
 	}
 }
+
+// What the group itself says of its nodes is read, or named.
+func TestGroupSettings(t *testing.T) {
+	var lt inventory.LaunchTemplate
+	addGroupSettings(&lt, astypes.AutoScalingGroup{
+		HealthCheckType:                  aws.String("EC2,ELB"),
+		AvailabilityZoneDistribution:     &astypes.AvailabilityZoneDistribution{CapacityDistributionStrategy: astypes.CapacityDistributionStrategyBalancedOnly},
+		AvailabilityZoneImpairmentPolicy: &astypes.AvailabilityZoneImpairmentPolicy{ZonalShiftEnabled: aws.Bool(true)},
+	})
+	want := []string{"autoScalingGroup.availabilityZoneDistribution", "autoScalingGroup.availabilityZoneImpairmentPolicy", "autoScalingGroup.healthCheckType"}
+	if diff := cmp.Diff(want, lt.Other); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	var usual inventory.LaunchTemplate
+	addGroupSettings(&usual, astypes.AutoScalingGroup{
+		HealthCheckType:                  aws.String("EC2"),
+		AvailabilityZoneDistribution:     &astypes.AvailabilityZoneDistribution{CapacityDistributionStrategy: astypes.CapacityDistributionStrategyBalancedBestEffort},
+		AvailabilityZoneImpairmentPolicy: &astypes.AvailabilityZoneImpairmentPolicy{ZonalShiftEnabled: aws.Bool(false)},
+	})
+	if len(usual.Other) > 0 {
+		t.Errorf("what is usual is named: %v", usual.Other)
+	}
+	g := inventory.NodeGroup{}
+	fillGroup(&g, astypes.AutoScalingGroup{DesiredCapacityType: aws.String("vcpu")})
+	if g.CapacityUnit != "vcpu" {
+		t.Errorf("sizes count %q, want vcpu", g.CapacityUnit)
+	}
+	for enabled, in := range map[bool]ekstypes.Nodegroup{true: {NodeRepairConfig: &ekstypes.NodeRepairConfig{Enabled: aws.Bool(true)}}, false: {NodeRepairConfig: &ekstypes.NodeRepairConfig{}}} {
+		if got := managedGroup(in).Managed.Repair; got != enabled {
+			t.Errorf("repair is %v, want %v", got, enabled)
+		}
+	}
+}

@@ -39,6 +39,7 @@ func managedGroup(in ekstypes.Nodegroup) inventory.NodeGroup {
 	if s := in.ScalingConfig; s != nil {
 		out.Min, out.Max, out.Desired = aws.ToInt32(s.MinSize), aws.ToInt32(s.MaxSize), aws.ToInt32(s.DesiredSize)
 	}
+	out.Managed.Repair = in.NodeRepairConfig != nil && aws.ToBool(in.NodeRepairConfig.Enabled)
 	if in.Health != nil {
 		for _, issue := range in.Health.Issues {
 			out.Managed.HealthIssues = append(out.Managed.HealthIssues, string(issue.Code))
@@ -96,6 +97,7 @@ func fillGroup(out *inventory.NodeGroup, in astypes.AutoScalingGroup) {
 	out.CapacityRebalance = aws.ToBool(in.CapacityRebalance)
 	out.MaxInstanceLifetime = aws.ToInt32(in.MaxInstanceLifetime)
 	out.NewInstancesProtected = aws.ToBool(in.NewInstancesProtectedFromScaleIn)
+	out.CapacityUnit = aws.ToString(in.DesiredCapacityType)
 	out.WarmPool = in.WarmPoolConfiguration != nil
 	out.MixedInstances = mixedInstances(in.MixedInstancesPolicy)
 }

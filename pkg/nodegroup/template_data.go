@@ -231,6 +231,9 @@ func addGroupSettings(out *inventory.LaunchTemplate, g astypes.AutoScalingGroup)
 	for name, set := range map[string]bool{
 		"loadBalancerNames": len(g.LoadBalancerNames) > 0, "targetGroupARNs": len(g.TargetGroupARNs) > 0, "trafficSources": len(g.TrafficSources) > 0,
 		"capacityReservationSpecification": reserves(g.CapacityReservationSpecification),
+		"availabilityZoneDistribution":     g.AvailabilityZoneDistribution != nil && g.AvailabilityZoneDistribution.CapacityDistributionStrategy == astypes.CapacityDistributionStrategyBalancedOnly,
+		"availabilityZoneImpairmentPolicy": g.AvailabilityZoneImpairmentPolicy != nil && aws.ToBool(g.AvailabilityZoneImpairmentPolicy.ZonalShiftEnabled),
+		"healthCheckType":                  strings.Contains(aws.ToString(g.HealthCheckType), "ELB"),
 	} {
 		if set {
 			out.Other = append(out.Other, "autoScalingGroup."+name)

@@ -64,6 +64,11 @@ func TestCase_C013_LimitsCountUnitsNotNodes(t *testing.T) {
 		}
 		return plain(mixed(0, 100, overrides...), func(g *inventory.NodeGroup) { g.Max, g.Types = 10, types })
 	}
+	countedIn := func(unit string) inventory.NodeGroup {
+		g := weighted("", "", "", "")
+		g.CapacityUnit = unit
+		return g
+	}
 	cases := map[string]struct {
 		reason      string
 		group       inventory.NodeGroup
@@ -72,6 +77,8 @@ func TestCase_C013_LimitsCountUnitsNotNodes(t *testing.T) {
 		"Weights": {"ten units of eight", weighted("1", "1", "2", "2"), "80", "160Gi"},
 		"Uneven":  {"the type that has most for a unit", weighted("3", "3", "4", "4"), "40", "80Gi"},
 		"None":    {"without weights a unit is a node, the largest", weighted("", "", "", ""), "160", "320Gi"},
+		"VCPUs":   {"a group whose size is a number of vCPUs", countedIn("vcpu"), "10", "20Gi"},
+		"Memory":  {"or of MiB", countedIn("memory-mib"), "1", "10Mi"},
 		"Odd":     {"what is no weight counts one, as for Auto Scaling", weighted("x", "0", "-1", "1"), "160", "320Gi"},
 	}
 	for name, tc := range cases {

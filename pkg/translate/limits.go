@@ -46,20 +46,27 @@ func unit(g inventory.NodeGroup) (cpus, mebibytes float64, ok bool) {
 			continue
 		}
 		t, known := facts[name]
-		if !known {
+		if !known || t.VCPUs < 1 || t.MemoryMiB < 1 {
 			return 0, 0, false
 		}
-		weight := weightOf(g, name)
+		weight := weightOf(g, t)
 		cpus, mebibytes = max(cpus, float64(t.VCPUs)/weight), max(mebibytes, float64(t.MemoryMiB)/weight)
 		ok = true
 	}
 	return cpus, mebibytes, ok
 }
 
-func weightOf(g inventory.NodeGroup, instanceType string) float64 {
+// weightOf is how many units of the group's size an instance of the type is.
+func weightOf(g inventory.NodeGroup, t inventory.InstanceType) float64 {
+	switch g.CapacityUnit {
+	case "vcpu":
+		return float64(t.VCPUs)
+	case "memory-mib":
+		return float64(t.MemoryMiB)
+	}
 	if g.MixedInstances != nil {
 		for _, o := range g.MixedInstances.Overrides {
-			if w, err := strconv.ParseUint(o.Weight, 10, 31); err == nil && w > 0 && o.InstanceType == instanceType {
+			if w, err := strconv.ParseUint(o.Weight, 10, 31); err == nil && w > 0 && o.InstanceType == t.Name {
 				return float64(w)
 			}
 		}

@@ -120,7 +120,7 @@ func (d dice) group(name string) inventory.NodeGroup {
 		LifecycleHooks: make([]inventory.LifecycleHook, d.IntN(2)), ScalingPolicies: make([]inventory.ScalingPolicy, d.IntN(2)), ScheduledActions: make([]inventory.ScheduledAction, d.IntN(2)),
 	}
 	if d.often() {
-		g.Types = instanceTypes
+		g.Types, g.CapacityUnit = instanceTypes, d.maybe("vcpu", "memory-mib", "units")
 	}
 	if d.rarely() {
 		g.NodeLabels = d.labels()
@@ -302,7 +302,7 @@ var samples = map[string]any{
 	"UserData": "#!/bin/bash\nyum update\n", "SecurityGroups": []string{"sg-z"}, "BlockDevices": []inventory.BlockDevice{{DeviceName: "/dev/xvdz", SizeGiB: 7}},
 	"Asked": "$Latest", "Tenancy": "dedicated", "Overrides": []inventory.Override{{InstanceType: "z1d.large"}}, "CapacityType": "SPOT",
 	"AMIType": "BOTTLEROCKET_x86_64", "ReleaseVersion": "1.99.9-20991231", "InstanceTypes": []string{"z1d.large"}, "Labels": map[string]string{"z": "z"}, "Taints": taints("z", "z", "NoSchedule"),
-	"NetworkInterfaces": []inventory.NetworkInterface{{Type: "interface"}, {Device: 1, Type: "interface"}}, "NodeLabels": map[string]string{"z": "z"},
+	"NetworkInterfaces": []inventory.NetworkInterface{{Type: "interface"}, {Device: 1, Type: "interface"}}, "CapacityUnit": "vcpu", "NodeLabels": map[string]string{"z": "z"},
 	"Types": []inventory.InstanceType{{Name: "m5.large", VCPUs: 3, MemoryMiB: 5}, {Name: "m6i.large", VCPUs: 7, MemoryMiB: 9}},
 	"IPv6":  "enabled", "Endpoint": "disabled", "Tokens": "optional", "Other": []string{"CpuOptions"}, "Architecture": "arm64", "OwnLaunchTemplate": true,
 }

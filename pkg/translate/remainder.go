@@ -91,6 +91,9 @@ func (p *pool) remainderOfGroup(g inventory.NodeGroup) {
 	if g.Managed != nil && g.Managed.CapacityType == "CAPACITY_BLOCK" && !reserved(g) {
 		p.note(g, "capacityType CAPACITY_BLOCK", "The launch template names no reservation; the NodePool launches on-demand.", "Add capacityReservationSelectorTerms and the capacity type reserved by hand, or leave the group to Cluster Autoscaler.")
 	}
+	if g.Managed != nil && g.Managed.Repair {
+		p.note(g, "nodeRepairConfig", "EKS repairs the nodes of its own groups only.", "Turn Karpenter's node repair on (feature gate NodeRepair).")
+	}
 	if g.CapacityRebalance {
 		p.note(g, "capacityRebalance", "Karpenter acts on spot interruption warnings, not on rebalance recommendations.", "Nothing.")
 	}
