@@ -150,7 +150,7 @@ func TestCase_C081_EffectsOfEKS(t *testing.T) {
 }
 
 // What the group itself says of its nodes is read, or named.
-func TestGroupSettings(t *testing.T) {
+func TestSettingsOfTheGroupItself(t *testing.T) {
 	var lt inventory.LaunchTemplate
 	addGroupSettings(&lt, astypes.AutoScalingGroup{
 		HealthCheckType:                  aws.String("EC2,ELB"),
