@@ -18,21 +18,17 @@ func shellWords(s string, escape byte, operators string) (out []string, tail str
 	var w splitter
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		bare := w.quote == 0
 		switch {
 		case c == escape && w.quote != '\'' && i+1 < len(s):
 			i++
 			w.add(s[i])
-		case !bare && c == w.quote:
-			w.quote = 0
-		case bare && (c == '\'' || c == '"'):
-			w.quote, w.begun = c, true
-		case bare && strings.IndexByte(" \t\r\n", c) >= 0:
+		case w.quoted(c):
+		case strings.IndexByte(" \t\r\n", c) >= 0:
 			w.end()
-		case bare && strings.IndexByte(operators, c) >= 0:
+		case strings.IndexByte(operators, c) >= 0:
 			w.end()
 			return w.out, strings.TrimSpace(s[i:])
-		case bare && c == '#' && !w.begun && operators != "":
+		case c == '#' && !w.begun && operators != "":
 			return w.out, ""
 		default:
 			w.add(c)
@@ -40,6 +36,21 @@ func shellWords(s string, escape byte, operators string) (out []string, tail str
 	}
 	w.end()
 	return w.out, ""
+}
+
+// quoted takes quotes and what is in them.
+func (w *splitter) quoted(c byte) bool {
+	switch {
+	case w.quote != 0 && c == w.quote:
+		w.quote = 0
+	case w.quote != 0:
+		w.add(c)
+	case c == '\'' || c == '"':
+		w.quote, w.begun = c, true
+	default:
+		return false
+	}
+	return true
 }
 
 func (w *splitter) add(c byte) {
