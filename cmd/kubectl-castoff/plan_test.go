@@ -22,6 +22,7 @@ import (
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/cost"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/plan"
 	"github.com/castoff-sh/castoff/pkg/preflight"
 )
 
@@ -290,5 +291,22 @@ func TestManifest(t *testing.T) {
 	}
 	if _, err := manifest(func() {}); err == nil {
 		t.Error("what is no object is an error")
+	}
+}
+
+func TestPolicyThatIsTooLong(t *testing.T) {
+	c := inventory.Cluster{Name: strings.Repeat("c", 100), ARN: "arn:aws:eks:us-east-1:123456789012:cluster/" + strings.Repeat("c", 100), Account: "123456789012", Region: "us-east-1", Partition: "aws"}
+	w := plan.World{Cluster: c}
+	var out strings.Builder
+	if err := policy(&out, w); err != nil || !json.Valid([]byte(out.String())) {
+		t.Fatalf("the longest name fits: %v\n%s", err, out.String())
+	}
+	for i := range 60 {
+		w.NodePolicies = append(w.NodePolicies, fmt.Sprintf("arn:aws:iam::123456789012:policy/%0128d", i))
+	}
+	out.Reset()
+	err := policy(&out, w)
+	if !strings.Contains(message(err), "a role holds 10240 in inline policies: detach some of the 60 extra policies") || out.Len() > 0 {
+		t.Errorf("what IAM would refuse is named, and not printed: %v", err)
 	}
 }
