@@ -55,6 +55,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.cannotLook(ctx, before, m, err)
 	}
+	if w.Snapshot != nil && m.DeletionTimestamp == nil && controllerutil.AddFinalizer(m, v1alpha1.Finalizer) { // a snapshot that was adopted
+		if err := r.updateMeta(ctx, m); err != nil {
+			return retryConflict(err)
+		}
+	}
 	d := plan.Next(m, w, r.Observer.Clock())
 	stored, err := r.record(ctx, before, m, w, d)
 	if err != nil {

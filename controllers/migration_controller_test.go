@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -546,8 +547,8 @@ func TestUnusableSnapshotStopsEverything(t *testing.T) {
 		"Foreign": {reason: "one of an earlier Migration of this name", spoil: func(w *world) {
 			s := *w.snapshot
 			s.Migration = "uid-9"
-			w.snapshot = &s
-		}, want: "belongs to an earlier one"},
+			w.snapshot, w.sha = &s, strings.Repeat("9", 64)
+		}, want: "digest differs"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -577,6 +578,53 @@ func TestUnusableSnapshotStopsEverything(t *testing.T) {
 			finish(t, w, w.reconciler())
 		})
 	}
+}
+
+// TestMigrationIsMadeAnew: a Migration that was deleted on its way goes on from its snapshot when one of its name is made; a
+// snapshot taken then would take castoff's own changes for the user's. Once everything was undone the old one is in the way.
+func TestMigrationIsMadeAnew(t *testing.T) {
+	again := func(m *v1alpha1.Migration) { m.UID = "uid-2" }
+	gone := func(t *testing.T, w *world, r *Reconciler) {
+		t.Helper()
+		w.must(w.c.Delete(t.Context(), get(t, w)))
+		for range mostLooks {
+			if _, err, _ := reconcileOnce(r); err != nil {
+				t.Fatal(err)
+			}
+			if apierrors.IsNotFound(w.c.Get(t.Context(), types.NamespacedName{Name: "prod"}, &v1alpha1.Migration{})) {
+				return
+			}
+			w.advance(time.Second)
+		}
+		t.Fatal("the deleted Migration never came to rest")
+	}
+	t.Run("OnItsWay", func(t *testing.T) {
+		w := newWorld(t)
+		apply(t, w)
+		r := w.reconciler()
+		until(t, w, r, inPhase(v1alpha1.PhaseShifting))
+		taken := w.snapshot
+		gone(t, w, r)
+		apply(t, w, again)
+		finish(t, w, r)
+		m := get(t, w)
+		if w.snapshot != taken || !slices.Contains(m.Finalizers, v1alpha1.Finalizer) || m.Status.Snapshot == nil {
+			t.Errorf("snapshot taken anew: %v; finalizers %v; status %+v", w.snapshot != taken, m.Finalizers, m.Status.Snapshot)
+		}
+	})
+	t.Run("Undone", func(t *testing.T) {
+		w := newWorld(t)
+		apply(t, w)
+		r := w.reconciler()
+		until(t, w, r, inPhase(v1alpha1.PhaseInstalling))
+		gone(t, w, r)
+		apply(t, w, again)
+		m := look(t, w, r)
+		c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionSnapshotTaken)
+		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "belongs to an earlier one") {
+			t.Errorf("SnapshotTaken %s: %q", c.Status, c.Message)
+		}
+	})
 }
 
 func TestRetryConflict(t *testing.T) {

@@ -146,6 +146,7 @@ func (o *Observer) observeBase(ctx context.Context, m *v1alpha1.Migration, w *pl
 		return err
 	}
 	w.Nodes = assignGroups(nodes, w.Groups)
+	adoptSnapshot(m, w)
 	return nil
 }
 

@@ -169,12 +169,25 @@ func (o *Observer) loadSnapshot(ctx context.Context, m *v1alpha1.Migration, w *p
 		w.SnapshotProblem = "The snapshot " + want.Namespace + "/" + want.Name + " is gone. Without it castoff cannot go back and does nothing more: restore the Secret from a backup."
 	case s != nil && want != nil && want.SHA256 != sha:
 		w.SnapshotProblem = "The snapshot " + want.Namespace + "/" + want.Name + " is not the one that was taken: its digest differs. Restore the Secret from a backup."
-	case s != nil && s.Migration != string(m.UID):
+	case s != nil && want == nil && s.Migration != string(m.UID):
+		w.Snapshot, w.SnapshotSHA256 = s, sha // adopted where the cluster shows that it still counts
 		w.SnapshotProblem = "A snapshot named after this Migration belongs to an earlier one. Keep a copy of its Secrets (label " + v1alpha1.LabelMigration + "=" + s.Migration + ") and delete them, or give this Migration another name."
 	default:
 		w.Snapshot, w.SnapshotSHA256 = s, sha
 	}
 	return nil
+}
+
+// adoptSnapshot lets a Migration go on from the snapshot of an earlier one of its name, while the cluster bears the marks of that
+// one: a snapshot taken now would record castoff's own changes. Once everything was undone an old snapshot is only in the way.
+func adoptSnapshot(m *v1alpha1.Migration, w *plan.World) {
+	switch {
+	case w.Snapshot == nil || w.SnapshotProblem == "":
+	case w.Snapshot.Cluster == m.Spec.ClusterName && plan.Marked(w.Nodes, w.Autoscalers):
+		w.SnapshotProblem = ""
+	default:
+		w.Snapshot, w.SnapshotSHA256 = nil, ""
+	}
 }
 
 // observeEngine reads Karpenter: its objects at every look, the release and the CRDs when they may have changed.

@@ -47,6 +47,7 @@ const (
 	ReasonKarpenterServes         = "KarpenterServes"
 	ReasonHandingOver             = "HandingOver"
 	ReasonTwoScalers              = "TwoScalers"
+	ReasonNoScaler                = "NoScaler"
 	ReasonInstalled               = "Installed"
 	ReasonRollingBack             = "RollingBack"
 	ReasonRolledBack              = "RolledBack"

@@ -35,6 +35,10 @@ func (c *Client) Delete(ctx context.Context, a inventory.Autoscaler) error {
 	if replicas := max(ptr.Deref(deployment.Spec.Replicas, 1), deployment.Status.Replicas); replicas > 0 {
 		return &RunningError{Deployment: name, Replicas: replicas, Owner: owner(deployment)}
 	}
+	// Whether the Deployment may be deleted is asked before the Lease goes: without that right the Lease is the second lock still.
+	if err := c.remove(ctx, deployment, "deployments", client.DryRunAll); err != nil {
+		return err
+	}
 	// The Lease goes first: once the Deployment is gone nothing would lead back to it, and the next Cluster Autoscaler would wait
 	// for LeaseDuration.
 	if err := c.deleteLease(ctx, a); err != nil {
@@ -56,8 +60,8 @@ func (c *Client) deleteLease(ctx context.Context, a inventory.Autoscaler) error 
 }
 
 // remove deletes that very object as it was read, never its namesake nor what it has become, and its dependents after it.
-func (c *Client) remove(ctx context.Context, object client.Object, resource string) error {
-	err := c.client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground),
-		client.Preconditions{UID: ptr.To(object.GetUID()), ResourceVersion: ptr.To(object.GetResourceVersion())})
+func (c *Client) remove(ctx context.Context, object client.Object, resource string, options ...client.DeleteOption) error {
+	err := c.client.Delete(ctx, object, append(options, client.PropagationPolicy(metav1.DeletePropagationBackground),
+		client.Preconditions{UID: ptr.To(object.GetUID()), ResourceVersion: ptr.To(object.GetResourceVersion())})...)
 	return kubeapi.Wrap(client.IgnoreNotFound(err), "delete", resource, client.ObjectKeyFromObject(object).String(), deleteRight)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,6 +127,9 @@ func TestDeleteOfWhatChanges(t *testing.T) {
 	for _, tc := range tests {
 		racing := interceptor.NewClient(withWatch, interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if len((&client.DeleteOptions{}).ApplyOptions(opts).DryRun) > 0 {
+					return c.Delete(ctx, o, opts...)
+				}
 				if err := tc.changes(ctx, c); err != nil {
 					return err
 				}
@@ -138,6 +142,32 @@ func TestDeleteOfWhatChanges(t *testing.T) {
 	}
 	if !exists(t, new(appsv1.Deployment), a.Deployment) || !exists(t, new(coordinationv1.Lease), a.Lease) {
 		t.Error("what had changed was deleted")
+	}
+}
+
+// TestDeleteWithoutTheRight: as long as the Deployment may not be deleted its Lease is kept, for it is the second lock.
+func TestDeleteWithoutTheRight(t *testing.T) {
+	ns := namespace(t)
+	create(t, deployment(ns, "scaler", image, args("--namespace="+ns), stopped))
+	create(t, leaseOf(ns, "castoff"))
+	a := findIn(t, ns)
+	withWatch, err := client.NewWithWatch(cluster.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing := interceptor.NewClient(withWatch, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if _, is := o.(*appsv1.Deployment); is {
+				return apierrors.NewForbidden(appsv1.Resource("deployments"), o.GetName(), errors.New("no rule"))
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	if err := New(refusing, refusing, clock).Delete(t.Context(), a); inventory.ClassOf(err) != inventory.ClassTerminal || !strings.Contains(err.Error(), "clusterAutoscaler.delete") {
+		t.Errorf("want a terminal error that names the chart value, got %v", err)
+	}
+	if !exists(t, new(coordinationv1.Lease), a.Lease) {
+		t.Error("the Lease is gone, and Cluster Autoscaler may come back and lead")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // assessing reads only. It is over when nothing blocks and, if the user wants to be asked, the start is approved; a
@@ -16,6 +17,11 @@ func assessing(_ *ledger, l look) outcome {
 		return outcome{done: true}
 	}
 	o := outcome{until: l.now.Add(atRest)}
+	if object := "cluster/" + l.m.Spec.ClusterName; Marked(l.Nodes, l.Autoscalers) && !l.accepts(CheckChangedBefore, object) {
+		o.block(CheckChangedBefore, object, "An earlier Migration changed this cluster, and a snapshot taken now would record castoff's own changes as yours. "+
+			"Create the Migration under the name that one had: it goes on from its snapshot (Secrets castoff-snapshot-NAME in castoff's namespace). If that one is completed and this is for other groups, accept the risk "+CheckChangedBefore+" in spec.acceptedRisks.")
+		return o
+	}
 	if blocked(&o, l, "") {
 		return o
 	}
@@ -24,6 +30,17 @@ func assessing(_ *ledger, l look) outcome {
 	}
 	o.done = true
 	return o
+}
+
+// CheckChangedBefore is a cluster that an earlier Migration changed.
+const CheckChangedBefore = "ChangedBefore"
+
+// Marked says that a Migration changed this cluster and that it was not undone: castoff's marks are on nodes, or its name is in a
+// Cluster Autoscaler's Lease.
+func Marked(nodes []inventory.Node, autoscalers []inventory.Autoscaler) bool {
+	return slices.ContainsFunc(nodes, func(n inventory.Node) bool {
+		return n.Annotations[v1alpha1.AnnotationLegacy] != "" || n.Labels[v1alpha1.LabelPool] != ""
+	}) || slices.ContainsFunc(autoscalers, func(a inventory.Autoscaler) bool { return a.LeaseHolder == v1alpha1.LeaseIdentity })
 }
 
 // unusableSnapshot stops everything: without a way back there is no way forward.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -116,3 +117,28 @@ func TestAssessing(t *testing.T) {
 
 // taken: the status says that there is a snapshot.
 func taken(m migrationOf) migrationOf { m.m.Status.Snapshot = &v1alpha1.SnapshotReference{}; return m }
+
+// TestChangedBefore: a snapshot of a cluster that castoff changed already would record its changes as the user's.
+func TestChangedBefore(t *testing.T) {
+	cases := map[string]struct {
+		reason    string
+		migration migrationOf
+		change    func(*World)
+		blocks    bool
+	}{
+		"Untouched":   {"nothing of castoff's is there", aMigration(), func(*World) {}, false},
+		"LegacyNode":  {"a node that an earlier Migration marked", aMigration(), func(w *World) { w.Nodes[0].Annotations[v1alpha1.AnnotationLegacy] = "general" }, true},
+		"NewNode":     {"a node of a NodePool that it made", aMigration(), func(w *World) { w.Nodes[0].Labels[v1alpha1.LabelPool] = "general" }, true},
+		"HeldLease":   {"a Lease that it holds", aMigration(), func(w *World) { w.Autoscalers[0].LeaseHolder = v1alpha1.LeaseIdentity }, true},
+		"OtherGroups": {"a second Migration for other groups is the user's word", aMigration().accepts(CheckChangedBefore, "cluster/test"), func(w *World) { w.Autoscalers[0].LeaseHolder = v1alpha1.LeaseIdentity }, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := Next(tc.migration.build(), aWorld().with(tc.change).build(), noon)
+			blocked := slices.ContainsFunc(d.Blockers, func(b v1alpha1.Blocker) bool { return b.Reason == CheckChangedBefore })
+			if blocked != tc.blocks || blocked == slices.Contains(told(d.Actions), "SaveSnapshot") {
+				t.Errorf("%s: blocked %v, want %v; actions %v", tc.reason, blocked, tc.blocks, told(d.Actions))
+			}
+		})
+	}
+}

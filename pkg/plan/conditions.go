@@ -6,13 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // conditions derives all of them from this look; none is read back.
 func conditions(l look, d Decision) []metav1.Condition {
 	return []metav1.Condition{
 		ready(d), reconciling(d), stalled(d), preflightPassed(l), snapshotTaken(l), provisionerReady(l),
-		singleScaler(l), nodesMigrated(l), rollbackAvailable(l),
+		singleScaler(l), nodesMigrated(l), rollbackAvailable(l, d.Phase == v1alpha1.PhaseRolledBack),
 	}
 }
 
@@ -135,12 +136,19 @@ func singleScaler(l look) metav1.Condition {
 	switch {
 	case len(both) > 0:
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonTwoScalers, "Served by two: "+list(both)+".")
+	case len(karpenter) == 0 && nobodyIsAsked(l):
+		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonNoScaler, "Karpenter serves no pool, and no Cluster Autoscaler is asked to run.")
 	case len(karpenter) == 0:
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionTrue, v1alpha1.ReasonClusterAutoscalerServes, "Karpenter serves no pool.")
 	case len(karpenter) < len(l.pools):
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionTrue, v1alpha1.ReasonHandingOver, "Served by Karpenter: "+list(karpenter)+".")
 	}
 	return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionTrue, v1alpha1.ReasonKarpenterServes, "Karpenter serves every pool.")
+}
+
+// nobodyIsAsked says that no Cluster Autoscaler that could scale the pools is asked to run.
+func nobodyIsAsked(l look) bool {
+	return l.Snapshot != nil && !slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return a.Replicas > 0 && manages(a, l) })
 }
 
 // nodesMigrated is about nodes alone: end sizes and soaks may still be to come.
@@ -155,7 +163,7 @@ func nodesMigrated(l look) metav1.Condition {
 }
 
 // rollbackAvailable is True until an approved deletion begins, or until something that is needed to go back is gone.
-func rollbackAvailable(l look) metav1.Condition {
+func rollbackAvailable(l look, rolledBack bool) metav1.Condition {
 	const kind = v1alpha1.ConditionRollbackAvailable
 	missing := goneForGood(l)
 	switch {
@@ -167,6 +175,9 @@ func rollbackAvailable(l look) metav1.Condition {
 		return condition(kind, metav1.ConditionFalse, v1alpha1.ReasonDeleted, "The step Delete was approved and its retention is over: what spec.decommission says is being deleted, or is.")
 	case len(missing) > 0:
 		return condition(kind, metav1.ConditionFalse, v1alpha1.ReasonDeleted, "Gone since the snapshot was taken: "+list(missing)+".")
+	}
+	if rolledBack {
+		return condition(kind, metav1.ConditionTrue, v1alpha1.ReasonRolledBack, "It went back: everything is as the snapshot says, but for what somebody changed since.")
 	}
 	return condition(kind, metav1.ConditionTrue, v1alpha1.ReasonTaken,
 		"The snapshot, the node groups and Cluster Autoscaler are kept. Go back with: kubectl castoff rollback "+l.m.Name)

@@ -133,6 +133,8 @@ func TestConditionsSayWhy(t *testing.T) {
 		"Approved":          {"an approved deletion ends it, before anything is gone", retireNow(), aWorld().completed(), v1alpha1.ConditionRollbackAvailable, "False Deleted", "The step Delete was approved"},
 		"ApprovedEarly":     {"not before its retention is over", aMigration().retiring(time.Hour, v1alpha1.ApproveDelete), aWorld().completed(), v1alpha1.ConditionRollbackAvailable, "True Taken", ""},
 		"ApprovedPaused":    {"a pause stops it", retireNow().paused(), aWorld().completed(), v1alpha1.ConditionRollbackAvailable, "True Taken", ""},
+		"NobodyScales":      {"no pool is served, and nobody is asked to", aMigration().rollBack(), aWorld().halted(), v1alpha1.ConditionSingleScaler, "False NoScaler", "no Cluster Autoscaler is asked to run"},
+		"WentBack":          {"there is nothing to go back from", aMigration().rollBack(), aWorld().rolledBack(), v1alpha1.ConditionRollbackAvailable, "True RolledBack", "It went back"},
 		"StoppedPools":      {"a NodePool that may launch nothing serves nobody", aMigration().rollBack(), aWorld().leading(), v1alpha1.ConditionSingleScaler, "True ClusterAutoscalerServes", ""},
 		"HalfStopped":       {"one that still may does", aMigration().rollBack(), aWorld().halted().serve("batch", ""), v1alpha1.ConditionSingleScaler, "True HandingOver", "Served by Karpenter: batch."},
 		"NoEngine":          {"it is not installed", aMigration(), aWorld(), v1alpha1.ConditionProvisionerReady, "False NotYet", "not installed"},

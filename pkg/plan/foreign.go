@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -37,18 +39,25 @@ func foreignMax(g, recorded inventory.NodeGroup) bool {
 }
 
 func acceptsForeignSize(l look, g inventory.NodeGroup) bool {
-	for _, a := range l.m.Spec.AcceptedRisks {
-		if a.Covers(CheckForeignSize, "nodegroup/"+g.Name) {
-			return true
-		}
-	}
-	return false
+	return l.accepts(CheckForeignSize, "nodegroup/"+g.Name)
 }
 
-// foreignSetting tells of somebody's own change, which castoff leaves.
-func foreignSetting(o *outcome, g inventory.NodeGroup, what string) {
-	o.blockers = append(o.blockers, v1alpha1.Blocker{
-		Severity: v1alpha1.SeverityWarn, Reason: CheckForeignSize, Object: "nodegroup/" + g.Name,
-		Message: "Somebody changed the group since the snapshot: " + what + ". castoff leaves that as it is.",
-	})
+// accepts says that spec.acceptedRisks has it.
+func (l look) accepts(check, object string) bool {
+	return slices.ContainsFunc(l.m.Spec.AcceptedRisks, func(a v1alpha1.AcceptedRisk) bool { return a.Covers(check, object) })
 }
+
+// foreignSetting tells of somebody's own change, which castoff leaves: of all that concerns a group in one.
+func foreignSetting(o *outcome, g inventory.NodeGroup, what string) {
+	object := "nodegroup/" + g.Name
+	for i := range o.blockers {
+		if b := &o.blockers[i]; b.Reason == CheckForeignSize && b.Object == object && b.Severity == v1alpha1.SeverityWarn {
+			b.Message = strings.TrimSuffix(b.Message, left) + "; " + what + left
+			return
+		}
+	}
+	o.warn(CheckForeignSize, object, "Somebody changed the group since the snapshot: "+what+left)
+}
+
+// left ends what foreignSetting says.
+const left = ". castoff leaves that as it is."

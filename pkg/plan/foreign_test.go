@@ -39,7 +39,7 @@ func TestSizesBack(t *testing.T) {
 		"MinAboveRecorded":   {"a min above the recorded desired size raises that", group(5, 10, 5), group(1, 10, 3), false, "5/10/5", []string{owned}},
 		"MinZeroBefore":      {"castoff only ever sets 0, so that was the user's when 0 was recorded", group(2, 10, 3), group(0, 10, 3), false, "2/10/3", []string{owned}},
 		"MinAccepted":        {"a user who accepts it has the recorded one back", group(2, 10, 2), group(1, 10, 3), true, "1/10/3", nil},
-		"BothRaised":         {"each is named", group(4, 40, 4), group(1, 10, 3), false, "4/40/4", []string{owned, owned}},
+		"BothRaised":         {"both are named in one", group(4, 40, 4), group(1, 10, 3), false, "4/40/4", []string{owned}},
 		"MinOverRecordedMax": {"max is never below min: AWS refuses that", group(12, 12, 12), group(1, 10, 3), true, "1/12/12", nil},
 		"DesiredRaised":      {"more nodes than recorded may run: they are in use", group(0, 10, 7), group(1, 10, 3), false, "1/10/7", nil},
 		"DesiredAboveMax":    {"a desired size above the recorded max stays, and max with it", group(0, 10, 12), group(1, 10, 3), false, "1/12/12", nil},

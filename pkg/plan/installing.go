@@ -104,7 +104,7 @@ func installEngine(o *outcome, l look) {
 		o.wait("CRDsNotReady", "customresourcedefinition", "Karpenter's CustomResourceDefinitions are being applied.")
 		o.act(InstallCRDs{})
 	case !e.ReleaseCurrent:
-		o.wait("ReleaseNotCurrent", "release/karpenter", "The engine's Helm release is "+string(e.Release)+". "+e.ReleaseMessage)
+		o.wait("ReleaseNotCurrent", "release/karpenter", strings.TrimSpace("The engine's Helm release is "+string(e.Release)+". "+e.ReleaseMessage))
 		o.act(InstallEngine{})
 	case e.ReadyReplicas < e.Replicas || e.Replicas == 0:
 		o.wait("EngineNotReady", "deployment/karpenter", cmp.Or(e.DeploymentMessage, "The engine's Deployment is not there, or asks for no pod."))

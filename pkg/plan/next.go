@@ -12,6 +12,8 @@ const (
 	soon = 2 * time.Second
 	// atRest is the pace of looking at a migration that waits for a human.
 	atRest = 30 * time.Second
+	// warned is the pace of looking at a finished migration that has something to warn of.
+	warned = time.Minute
 	// guard is the pace of looking at a finished migration: the Lease is renewed, and a group that came back is seen.
 	guard = 5 * time.Minute
 )
@@ -79,6 +81,9 @@ func decide(led *ledger, l look) Decision {
 	}
 	d.Phase, d.Until = v1alpha1.PhaseCompleted, soonest(d.Until, l.now.Add(guard))
 	d.Rested = upkeep(d.Actions) && firstStop(d.Blockers) == nil
+	if len(d.Blockers) > 0 {
+		d.Until = soonest(d.Until, l.now.Add(warned)) // somebody may be doing what the warning says
+	}
 	return d
 }
 

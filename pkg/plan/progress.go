@@ -56,6 +56,8 @@ func poolPhase(l look, p pool, s v1alpha1.PoolStatus) v1alpha1.PoolPhase {
 	switch {
 	case s.NodePool == "":
 		return v1alpha1.PoolPending
+	case rollsBack(l.m):
+		return v1alpha1.PoolFenced // its old nodes are on their way back; it does not soak
 	case p.gone() && l.Snapshot != nil:
 		if settlePool(&outcome{}, l, p) {
 			return v1alpha1.PoolSoaking

@@ -48,6 +48,13 @@ func rollingBack(led *ledger, l look) outcome {
 			". castoff cannot make them again. Create them as the snapshot's Secrets say (docs/runbooks/restore-by-hand.md), or set spec.paused to false to stay with Karpenter.")
 		return o
 	}
+	for _, p := range l.pools {
+		for _, g := range p.groups {
+			if recorded, ok := l.Snapshot.Group(g.Name); ok {
+				sizesBack(&o, l, g, recorded.Group) // told as long as it is so
+			}
+		}
+	}
 	if nobodyServes(led, l) {
 		for _, p := range l.pools {
 			releaseNodes(&o, *led, l.now, p.nodes) // a cordon would make Cluster Autoscaler scale the group up to its max
@@ -133,7 +140,7 @@ func restoreGroup(o *outcome, l look, g inventory.NodeGroup) {
 	if !ok {
 		return
 	}
-	if minimum, maximum, desired := sizesBack(o, l, g, recorded.Group); minimum != g.Min || maximum != g.Max || desired != g.Desired {
+	if minimum, maximum, desired := sizesBack(&outcome{}, l, g, recorded.Group); minimum != g.Min || maximum != g.Max || desired != g.Desired {
 		o.act(SetGroupSize{Group: g, Min: minimum, Max: maximum, Desired: desired})
 	}
 	if g.Suspends(processLaunch) && !recorded.Group.Suspends(processLaunch) {
@@ -147,6 +154,7 @@ func awaitGroups(o *outcome, led *ledger, l look) {
 	if nearer(led, l) != sideKarpenter {
 		return
 	}
+	awaitScaler(o, l)
 	for _, p := range l.pools {
 		if np, ok := nodePool(l, p.Name); !ok || stopped(np) {
 			continue
@@ -165,6 +173,25 @@ func awaitGroups(o *outcome, led *ledger, l look) {
 			o.wait(inFlight, object, strconv.Itoa(n)+" nodes of Karpenter's are on their way; the pool changes hands when none is, or after "+calmPatience.String()+".")
 		}
 	}
+}
+
+// CheckNoScaler is a way back to where nobody scales the pools.
+const CheckNoScaler = "NoScalerToGoBackTo"
+
+// awaitScaler stops before Karpenter lets go of pools that nobody would have then: no Cluster Autoscaler ran when the snapshot
+// was taken, and none was started since.
+func awaitScaler(o *outcome, l look) {
+	object := "migration/" + l.m.Name
+	for _, recorded := range l.Snapshot.Autoscalers {
+		if a, ok := autoscaler(l, recorded); ok && (recorded.Replicas > 0 || a.Replicas > 0) {
+			return
+		}
+	}
+	if l.accepts(CheckNoScaler, object) {
+		return
+	}
+	o.block(CheckNoScaler, object, "When the snapshot was taken no Cluster Autoscaler ran, so on the way back nobody would scale the pools: pods that find no room would wait for ever. "+
+		"Scale it up now (it waits as a standby until the hands change), or accept the risk "+CheckNoScaler+" in spec.acceptedRisks, or set spec.paused to false to stay with Karpenter.")
 }
 
 // awaitEffects waits for the last change of a group to show: what it was before may look as recorded, and is not.
@@ -232,7 +259,7 @@ func startAutoscalers(o *outcome, led *ledger, l look) {
 	}
 	for _, recorded := range l.Snapshot.Autoscalers {
 		a, ok := autoscaler(l, recorded)
-		if !ok || recorded.Replicas == 0 {
+		if !ok || (recorded.Replicas == 0 && a.Replicas == 0) {
 			continue
 		}
 		if !slices.Equal(a.Args, recorded.Args) {

@@ -297,6 +297,16 @@ func (s *scene) recordedSizes() *scene {
 	return s
 }
 
+// neverRan: Cluster Autoscaler had no replicas when the snapshot was taken, and has none.
+func neverRan(w *World) {
+	s := *w.Snapshot
+	s.Autoscalers = slices.Clone(s.Autoscalers)
+	for i := range s.Autoscalers {
+		s.Autoscalers[i].Replicas = 0
+	}
+	w.Snapshot = &s
+}
+
 func TestRollingBackWaits(t *testing.T) {
 	inFlight := func(s *scene) *scene { return s.claim("general") }
 	waited := func(d time.Duration) migrationOf {
@@ -310,6 +320,21 @@ func TestRollingBackWaits(t *testing.T) {
 			world: aWorld().returned().withNode("general-new4", func(n *inventory.Node) { n.Ready = false }).
 				withGroup("general", func(g *inventory.NodeGroup) { g.LaunchError = "InsufficientInstanceCapacity" }),
 			want: backwards(nil, "Wait NodesReturning nodegroup/general"), says: "2 of 3 nodes are Ready; Karpenter serves the pool until all are. InsufficientInstanceCapacity",
+		},
+		"NobodyToGoBackTo": {
+			reason: "Karpenter does not let go of pools that nobody would scale then", says: "no Cluster Autoscaler ran",
+			world: aWorld().returned().with(neverRan), want: backwards(nil, "Block NoScalerToGoBackTo migration/prod"),
+		},
+		"NobodyIsAccepted": {
+			reason: "who accepts that goes back to it", migration: aMigration().accepts(CheckNoScaler, "migration/prod"),
+			world: aWorld().returned().with(neverRan), want: backwards(stoppedPools),
+		},
+		"StartedSince": {
+			reason: "one that waits as a standby takes the pools when the hands change",
+			world: aWorld().returned().with(neverRan).withAutoscaler(func(a *inventory.Autoscaler) {
+				a.Replicas, a.StatusReplicas, a.Pods = 1, 1, 1
+			}),
+			want: backwards(stoppedPools),
 		},
 		"MaxIsLower": {
 			reason: "a max that the user lowered is all that can come",

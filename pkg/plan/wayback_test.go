@@ -20,7 +20,7 @@ const shortSoak = 12
 
 // forwardSteps counts the looks until the migration of that world is completed.
 func forwardSteps(t *testing.T, seed int64) int {
-	k := aWalk(t, seed, aMigration().soak(shortSoak), aVariedWorld(rand.New(rand.NewSource(seed))))
+	k := aWalk(t, seed, aMigration().soak(shortSoak).accepts(CheckNoScaler, "*"), aVariedWorld(rand.New(rand.NewSource(seed))))
 	return len(k.completes().said)
 }
 
@@ -42,7 +42,7 @@ func TestFromEveryPoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := range int64(worlds) {
 				for point := range forwardSteps(t, seed) + 1 {
-					k := aWalk(t, seed, aMigration().soak(shortSoak), aVariedWorld(rand.New(rand.NewSource(seed))))
+					k := aWalk(t, seed, aMigration().soak(shortSoak).accepts(CheckNoScaler, "*"), aVariedWorld(rand.New(rand.NewSource(seed))))
 					k.said = append(k.said, fmt.Sprintf("world %d, after %d looks", seed, point))
 					end(k.forward().steps(point))
 				}
@@ -62,10 +62,10 @@ func TestFromEveryPointOfTheWayBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := range int64(worlds) {
 				from := forwardSteps(t, seed) * (2 + int(seed)) / (2 + worlds)
-				there := aWalk(t, seed, aMigration().soak(shortSoak), aVariedWorld(rand.New(rand.NewSource(seed)))).steps(from)
+				there := aWalk(t, seed, aMigration().soak(shortSoak).accepts(CheckNoScaler, "*"), aVariedWorld(rand.New(rand.NewSource(seed)))).steps(from)
 				back := len(there.rollsBack().said) - from
 				for point := range back + 1 {
-					k := aWalk(t, seed, aMigration().soak(shortSoak), aVariedWorld(rand.New(rand.NewSource(seed))))
+					k := aWalk(t, seed, aMigration().soak(shortSoak).accepts(CheckNoScaler, "*"), aVariedWorld(rand.New(rand.NewSource(seed))))
 					k.said = append(k.said, fmt.Sprintf("world %d, after %d looks forward and %d back", seed, from, point))
 					end(k.steps(from).back().steps(point))
 				}
@@ -79,7 +79,7 @@ func TestFromEveryPointOfTheWayBack(t *testing.T) {
 func TestFlips(t *testing.T) {
 	for seed := range int64(300) {
 		r := rand.New(rand.NewSource(seed))
-		k := aWalk(t, seed, aMigration().soak(shortSoak), aVariedWorld(r))
+		k := aWalk(t, seed, aMigration().soak(shortSoak).accepts(CheckNoScaler, "*"), aVariedWorld(r))
 		if seed%2 == 0 {
 			k.faulty()
 		}
@@ -145,7 +145,7 @@ func (k *walk) calm() *walk {
 func TestMeddling(t *testing.T) {
 	for seed := range int64(300) {
 		r := rand.New(rand.NewSource(seed))
-		k := aWalk(t, seed, aMigration().soak(shortSoak), aVariedWorld(rand.New(rand.NewSource(seed)))).faulty()
+		k := aWalk(t, seed, aMigration().soak(shortSoak).accepts(CheckNoScaler, "*"), aVariedWorld(rand.New(rand.NewSource(seed)))).faulty()
 		k.said = append(k.said, fmt.Sprintf("world %d", seed))
 		for range 2 + r.Intn(10) {
 			direction := []func() *walk{k.forward, k.forward, k.settle, k.back}[r.Intn(4)]
@@ -199,7 +199,7 @@ func TestWalksNotice(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			k := aWalk(t, 1, aMigration(), tc.world)
+			k := aWalk(t, 1, aMigration().accepts(CheckNoScaler, "*"), tc.world)
 			noticed := false
 			k.fail = func(string, ...any) { noticed = true }
 			if k.forbid(tc.action); !noticed {
@@ -220,7 +220,7 @@ func TestWalksNotice(t *testing.T) {
 	}
 	for name, tc := range judged {
 		t.Run(name, func(t *testing.T) {
-			k := aWalk(t, 1, aMigration(), tc.world)
+			k := aWalk(t, 1, aMigration().accepts(CheckNoScaler, "*"), tc.world)
 			noticed := 0
 			k.alone, k.fail = false, func(string, ...any) { noticed++ }
 			for i := range tc.looks {
@@ -280,7 +280,7 @@ func TestEndsNotice(t *testing.T) {
 		t.Errorf("a completed world is one, and a shifting one is not: %v", wrong)
 	}
 	for name, s := range map[string]*scene{"Fenced": aWorld().shifting(), "Nobody": aWorld().halted(), "Both": aWorld().leading().serve("general", "")} {
-		k := aWalk(t, 1, aMigration(), s)
+		k := aWalk(t, 1, aMigration().accepts(CheckNoScaler, "*"), s)
 		if k.alone = false; len(k.notSettled()) == 0 {
 			t.Errorf("%s: at rest, and nobody notices", name)
 		}
