@@ -156,9 +156,22 @@ func TestCreateValidates(t *testing.T) {
 		"StepUnknown": {
 			reason: "a step that does not exist approves nothing",
 			change: spec(func(s *v1alpha1.MigrationSpec) {
-				s.ApprovedSteps = []v1alpha1.ApprovalStep{"Delete"}
+				s.ApprovedSteps = []v1alpha1.ApprovalStep{"Finish"}
 			}),
-			want: `spec.approvedSteps[0]: Unsupported value: "Delete"`,
+			want: `spec.approvedSteps[0]: Unsupported value: "Finish"`,
+		},
+		"StepDelete": {
+			reason: "the step that ends the way back is approved like the others",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveDelete} }),
+		},
+		"OnPauseRollBack": {
+			reason: "a paused migration may go all the way back",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Paused, s.OnPause = true, v1alpha1.OnPauseRollBack }),
+		},
+		"OnPauseUnknown": {
+			reason: "where a pause leads has to be known",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.OnPause = "Foo" }),
+			want:   `spec.onPause: Unsupported value: "Foo"`,
 		},
 		"StepTwice": {
 			reason: "a step is approved once",
@@ -407,14 +420,29 @@ func TestCreateValidates(t *testing.T) {
 			want: accepted,
 		},
 		"DecommissionGroups": {
-			reason: "groups are not deleted by this version",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.Mode = "Delete" }),
+			reason: "what is left may be deleted, after a day",
+			change: spec(func(s *v1alpha1.MigrationSpec) {
+				s.Decommission.Mode, s.Decommission.RetentionSeconds = v1alpha1.DecommissionDelete, ptr.To[int32](86400)
+			}),
+		},
+		"DecommissionGroupsUnknown": {
+			reason: "there is no third way",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.Mode = "Keep" }),
 			want:   "spec.decommission.mode: Unsupported value",
 		},
 		"DecommissionCA": {
-			reason: "Cluster Autoscaler is not deleted by this version",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.ClusterAutoscaler = "Delete" }),
+			reason: "Cluster Autoscaler too",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.ClusterAutoscaler = v1alpha1.DecommissionDelete }),
+		},
+		"DecommissionCAUnknown": {
+			reason: "there is no third way",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.ClusterAutoscaler = "Keep" }),
 			want:   "spec.decommission.clusterAutoscaler: Unsupported value",
+		},
+		"RetentionNegative": {
+			reason: "a way back is not closed before it is open",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Decommission.RetentionSeconds = ptr.To[int32](-1) }),
+			want:   "spec.decommission.retentionSeconds",
 		},
 
 		"Risk": {
@@ -738,13 +766,13 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v1alpha1.MigrationSpec{
-		ClusterName: "prod", Approval: v1alpha1.ApprovalAutomatic,
+		ClusterName: "prod", Approval: v1alpha1.ApprovalAutomatic, OnPause: v1alpha1.OnPauseSettle,
 		Strategy: v1alpha1.Strategy{
 			MaxUnavailableNodes: ptr.To(intstr.FromString("10%")), Capacity: v1alpha1.CapacityEvictFirst, Surge: v1alpha1.SurgeNone,
 			Waves: v1alpha1.WavesSingle, SoakSeconds: ptr.To[int32](600),
 		},
 		Provisioner:  v1alpha1.Provisioner{Source: v1alpha1.SourceBuiltIn},
-		Decommission: v1alpha1.Decommission{Mode: v1alpha1.DecommissionScaleToZero, ClusterAutoscaler: v1alpha1.DecommissionScaleToZero},
+		Decommission: v1alpha1.Decommission{Mode: v1alpha1.DecommissionScaleToZero, RetentionSeconds: ptr.To[int32](86400), ClusterAutoscaler: v1alpha1.DecommissionScaleToZero},
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("spec: -want +got\n%s", diff)
