@@ -53,7 +53,8 @@ func (r *Reconciler) superseded(ctx context.Context, m *v1alpha1.Migration) bool
 	return now.Generation > m.Generation
 }
 
-// do is the only switch from an action to a call, in three parts: the cluster and Karpenter, nodes, node groups.
+// do is the only switch from an action to a call, in four parts: Karpenter and what it needs, nodes, Cluster Autoscaler,
+// node groups.
 //
 //nolint:gocyclo // one line a case; a closed set is easiest to check in one place
 func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World, action plan.Action, res *result) (err error) {
@@ -69,12 +70,6 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		err = p.Provisioner.MarkCanaryPassed(ctx, a.Pool, a.Hash)
 	case plan.EndCanary:
 		err = p.Provisioner.EndCanary(ctx, a.Pool)
-	case plan.HoldLease:
-		err = p.Autoscalers.HoldLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
-	case plan.LetGoLease:
-		err = p.Autoscalers.LetGoLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
-	case plan.StripLeftovers:
-		err = p.Autoscalers.StripLeftovers(ctx, a.Node)
 	case plan.EnsureNodePool:
 		err = p.Provisioner.EnsureNodePool(ctx, a.NodePool)
 	case plan.DeleteNodePool:
@@ -87,14 +82,6 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		var d inventory.DrainState
 		d, err = p.Drainer.Pass(ctx, a.Node)
 		res.drain = &d
-	case plan.StopAutoscaler:
-		err = p.Autoscalers.Stop(ctx, a.Autoscaler)
-	case plan.StartAutoscaler:
-		err = p.Autoscalers.Start(ctx, a.Autoscaler, a.Replicas)
-	case plan.DeleteAutoscaler:
-		err = p.Autoscalers.Delete(ctx, a.Autoscaler)
-	case plan.DeleteTerminationHandler:
-		err = p.Autoscalers.DeleteTerminationHandler(ctx, a.Handler)
 	case plan.InstallCRDs:
 		err = p.Releases.ApplyCRDs(ctx)
 	case plan.RemoveCRDs:
@@ -139,6 +126,28 @@ func (r *Reconciler) doToNode(ctx context.Context, action plan.Action) error {
 		return drainer.Unmark(ctx, a.Node)
 	case plan.BeginDrain:
 		return drainer.Begin(ctx, a.Node)
+	}
+	return r.doToAutoscaler(ctx, action)
+}
+
+// doToAutoscaler makes a change to a Cluster Autoscaler, to its Lease, or to what it left.
+func (r *Reconciler) doToAutoscaler(ctx context.Context, action plan.Action) error {
+	autoscalers := r.Observer.Ports.Autoscalers
+	switch a := action.(type) {
+	case plan.HoldLease:
+		return autoscalers.HoldLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
+	case plan.LetGoLease:
+		return autoscalers.LetGoLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
+	case plan.StripLeftovers:
+		return autoscalers.StripLeftovers(ctx, a.Node)
+	case plan.StopAutoscaler:
+		return autoscalers.Stop(ctx, a.Autoscaler)
+	case plan.StartAutoscaler:
+		return autoscalers.Start(ctx, a.Autoscaler, a.Replicas)
+	case plan.DeleteAutoscaler:
+		return autoscalers.Delete(ctx, a.Autoscaler)
+	case plan.DeleteTerminationHandler:
+		return autoscalers.DeleteTerminationHandler(ctx, a.Handler)
 	}
 	return doToGroup(ctx, r.Observer.Ports.NodeGroups, action)
 }

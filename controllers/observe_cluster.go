@@ -231,7 +231,7 @@ func (o *Observer) observeRelease(ctx context.Context, w plan.World) (inventory.
 		if c.Status == helm.CRDForeign {
 			e.CRDForeign = "CustomResourceDefinition " + c.Name + " belongs to " + c.Owner + " and differs from what this Karpenter needs. Remove that Karpenter, or hand the definition over."
 		}
-		e.CRDs = e.CRDs || (c.Status != helm.CRDMissing && c.Owner == "")
+		e.CRDs = e.CRDs || c.Made()
 		e.CRDsCurrent = e.CRDsCurrent && c.Status == helm.CRDCurrent && c.Established
 	}
 	state, err := o.Ports.Releases.Observe(ctx, o.engineRelease(w))

@@ -1,9 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -41,16 +41,9 @@ func halt(led *ledger, l look) Decision {
 	}
 	d.Actions, d.Blockers, d.Rested = o.actions, o.blockers, o.done
 	if !o.done {
-		d.Until = later(o.until, l.now.Add(soon))
+		d.Until = cmp.Or(o.until, l.now.Add(soon))
 	}
 	return d
-}
-
-func later(until, otherwise time.Time) time.Time {
-	if until.IsZero() {
-		return otherwise
-	}
-	return until
 }
 
 // settling puts what is not drained back in service and leaves every pool with one scaler. Before the hand-over, everything
