@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,43 +98,8 @@ func ofDaemonSet(p *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// workloads reads what the preflight needs of every pod, page by page.
-func (o *Observer) workloads(ctx context.Context) (inventory.Workloads, error) {
-	var w inventory.Workloads
-	err := o.eachPod(ctx, func(p *corev1.Pod) {
-		if finished(p) {
-			return
-		}
-		w.Pods = append(w.Pods, podOf(p))
-		if p.Spec.NodeName == "" {
-			w.Pending++
-		}
-	})
-	if err != nil {
-		return w, err
-	}
-	var budgets policyv1.PodDisruptionBudgetList
-	if err := o.Live.List(ctx, &budgets); err != nil {
-		return w, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
-	}
-	w.Budgets = budgets.Items
-	return w, nil
-}
-
 func finished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
-func podOf(p *corev1.Pod) inventory.Pod {
-	out := inventory.Pod{
-		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels, Annotations: p.Annotations,
-		Owner: metav1.GetControllerOf(p), Phase: p.Status.Phase, Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
-	}
-	_, out.Mirror = p.Annotations[corev1.MirrorPodAnnotationKey]
-	if p.Spec.Affinity != nil {
-		out.Affinity = p.Spec.Affinity.NodeAffinity
-	}
-	return out
 }
 
 func (o *Observer) eachPod(ctx context.Context, visit func(*corev1.Pod), opts ...client.ListOption) error {

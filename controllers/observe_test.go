@@ -475,9 +475,9 @@ func TestWorkloads(t *testing.T) {
 		Pods: []inventory.Pod{
 			{
 				Namespace: "default", Name: "full", Node: "n", Owner: &owner, Mirror: true, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"},
-				Selector: map[string]string{"a": "b"}, Affinity: &corev1.NodeAffinity{}, Tolerations: []corev1.Toleration{{Key: "k"}},
+				Shape: &inventory.Shape{NodeSelector: map[string]string{"a": "b"}, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}, Tolerations: []corev1.Toleration{{Key: "k"}}},
 			},
-			{Namespace: "default", Name: "pending"},
+			{Namespace: "default", Name: "pending", Shape: &inventory.Shape{}},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || len(got.Budgets) != 1 {
