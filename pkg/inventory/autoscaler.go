@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -8,9 +9,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Autoscaler is one Cluster Autoscaler Deployment, as found by its image and arguments.
+// The tools that keep a Cluster Autoscaler as it is written down elsewhere. What Autoscaler.Owner says begins with one of them
+// where the tool is known.
+const (
+	OwnerArgoCD        = "Argo CD application"
+	OwnerKustomization = "Flux Kustomization"
+	OwnerHelmRelease   = "Flux HelmRelease"
+	OwnerFleet         = "Rancher Fleet bundle"
+	OwnerHelm          = "Helm release"
+	OwnerKapp          = "kapp application"
+)
+
+// KindDeployment is the kind of workload that castoff can stop and start.
+const KindDeployment = "Deployment"
+
+// Autoscaler is one Cluster Autoscaler, as found by its image and arguments.
 type Autoscaler struct {
+	// Deployment is its namespace and name. Kind says what it is; empty is a Deployment. Others (StatefulSet, DaemonSet, ReplicaSet,
+	// Pod, what else has pods) are found and named, but castoff neither stops nor starts them.
 	Deployment types.NamespacedName `json:"deployment"`
+	Kind       string               `json:"kind,omitempty"`
 	UID        types.UID            `json:"uid,omitempty"`
 	Image      string               `json:"image"`
 	Args       []string             `json:"args,omitempty"`
@@ -44,6 +62,8 @@ type Autoscaler struct {
 	Priorities map[int32][]string `json:"priorities,omitempty"`
 	// Owner names who would put the Deployment back: "Argo CD application x", "Helm release y", or empty.
 	Owner string `json:"owner,omitempty"`
+	// Notes are what of it could not be read, for people.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // HorizontalAutoscaler is a HorizontalPodAutoscaler as far as it sets replicas.
@@ -51,6 +71,8 @@ type HorizontalAutoscaler struct {
 	Name string `json:"name"`
 	Min  int32  `json:"min"`
 	Max  int32  `json:"max"`
+	// ScaledObject is the name of the KEDA object that made it, and that scales up from 0 by itself; empty without KEDA.
+	ScaledObject string `json:"scaledObject,omitempty"`
 }
 
 // TerminationHandler is an aws-node-termination-handler, which Karpenter's interruption queue replaces.
@@ -61,6 +83,14 @@ type TerminationHandler struct {
 	// Owner names who would put it back: "Argo CD application x", "Helm release y", or empty.
 	Owner string `json:"owner,omitempty"`
 }
+
+// Object names it as reports, blockers and accepted risks do: kind/namespace/name.
+func (a Autoscaler) Object() string {
+	return strings.ToLower(cmp.Or(a.Kind, KindDeployment)) + "/" + a.Deployment.String()
+}
+
+// Scalable says that castoff can stop and start it: that it is a Deployment.
+func (a Autoscaler) Scalable() bool { return cmp.Or(a.Kind, KindDeployment) == KindDeployment }
 
 // Stopped says that nothing of the Deployment runs, and that none is asked for.
 func (a Autoscaler) Stopped() bool { return a.Replicas == 0 && a.StatusReplicas == 0 && a.Pods == 0 }

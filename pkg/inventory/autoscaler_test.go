@@ -1,6 +1,10 @@
 package inventory
 
-import "testing"
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 func TestManages(t *testing.T) {
 	tagged := NodeGroup{AutoScalingGroup: "asg-1", Tags: []Tag{{Key: "enabled", Value: "true"}, {Key: "prod", Value: "owned"}}}
@@ -23,6 +27,27 @@ func TestManages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.a.Manages(tagged); got != tc.want {
 				t.Errorf("%s: got %v", tc.reason, got)
+			}
+		})
+	}
+}
+
+// TestAutoscalerObject: a snapshot of an older castoff has no kind, and is of Deployments.
+func TestAutoscalerObject(t *testing.T) {
+	cases := map[string]struct {
+		reason, kind, want string
+		scalable           bool
+	}{
+		"Unsaid":      {"what was always meant", "", "deployment/kube-system/ca", true},
+		"Deployment":  {"the usual", "Deployment", "deployment/kube-system/ca", true},
+		"StatefulSet": {"castoff has no right to its replicas", "StatefulSet", "statefulset/kube-system/ca", false},
+		"Pod":         {"nothing could be scaled", "Pod", "pod/kube-system/ca", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := Autoscaler{Deployment: types.NamespacedName{Namespace: "kube-system", Name: "ca"}, Kind: tc.kind}
+			if got := a.Object(); got != tc.want || a.Scalable() != tc.scalable {
+				t.Errorf("%s: want %s, scalable %t; got %s, %t", tc.reason, tc.want, tc.scalable, got, a.Scalable())
 			}
 		})
 	}
