@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -232,20 +233,120 @@ func (a AcceptedRisk) Covers(check, object string) bool {
 	return a.Check == check && (a.Object == object || a.Object == "*")
 }
 
-// Provisioner says where Karpenter comes from.
+// Provisioner says where Karpenter, its queue and its identities come from.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.chart) == (has(self.source) && self.source == 'Chart')",message="provisioner.chart is for source Chart, which needs it: its version at least"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'Existing' || !has(self.values)",message="provisioner.values are for a Karpenter that castoff installs; one that is there has values of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'Existing' || (has(self.queue) && self.queue != 'Managed' && has(self.identity) && self.identity == 'Existing')",message="a Karpenter that is there has a queue and roles: name them (queue: Existing with queueName, or None; identity: Existing with nodeRole and controllerRole)"
+// +kubebuilder:validation:XValidation:rule="has(self.queueName) == (has(self.queue) && self.queue == 'Existing')",message="provisioner.queueName is for queue Existing, which needs it"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeRole) == (has(self.identity) && self.identity == 'Existing') && has(self.controllerRole) == has(self.nodeRole)",message="provisioner.nodeRole and controllerRole are for identity Existing, which needs both"
 type Provisioner struct {
-	// source BuiltIn installs the Karpenter that is part of castoff.
+	// source BuiltIn installs the Karpenter that is part of castoff. Chart installs upstream's chart from a registry or a mirror;
+	// castoff needs the chart value engine.fromRegistry for it. Existing adopts a Karpenter that is there: castoff installs,
+	// upgrades and uninstalls nothing.
 	// +optional
 	// +kubebuilder:default=BuiltIn
 	Source ProvisionerSource `json:"source,omitempty"`
+	// chart is upstream's chart, for source Chart.
+	// +optional
+	Chart *ProvisionerChart `json:"chart,omitempty"`
+	// values go over those that castoff sets, by the names of Karpenter's chart; settings.clusterName and
+	// settings.interruptionQueue stay castoff's.
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:MaxProperties=64
+	Values *runtime.RawExtension `json:"values,omitempty"`
+	// queue Managed makes the interruption queue and its EventBridge rules. Existing uses the queue of that name, and checks that
+	// the rules feed it. None: Karpenter is told of no interruption, and spot instances end without a drain.
+	// +optional
+	// +kubebuilder:default=Managed
+	Queue QueueSource `json:"queue,omitempty"`
+	// queueName is the name, not the URL or the ARN, of an SQS queue in the cluster's account and region.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=80
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	QueueName string `json:"queueName,omitempty"`
+	// identity Managed makes the IAM roles of Karpenter and of its nodes, the Pod Identity association and the nodes' access.
+	// Existing uses the roles of those names, and checks them.
+	// +optional
+	// +kubebuilder:default=Managed
+	Identity IdentitySource `json:"identity,omitempty"`
+	// nodeRole is the name, not the ARN, of the IAM role of Karpenter's nodes.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9+=,.@_-]+$`
+	NodeRole string `json:"nodeRole,omitempty"`
+	// controllerRole is the name, not the ARN, of the IAM role of Karpenter itself.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9+=,.@_-]+$`
+	ControllerRole string `json:"controllerRole,omitempty"`
 }
 
 // ProvisionerSource says which Karpenter is used.
-// +kubebuilder:validation:Enum=BuiltIn
+// +kubebuilder:validation:Enum=BuiltIn;Chart;Existing
 type ProvisionerSource string
 
-// SourceBuiltIn is the Karpenter that is part of castoff.
-const SourceBuiltIn ProvisionerSource = "BuiltIn"
+// Where Karpenter comes from.
+const (
+	// SourceBuiltIn is the Karpenter that is part of castoff.
+	SourceBuiltIn ProvisionerSource = "BuiltIn"
+	// SourceChart is upstream's chart, from a registry.
+	SourceChart ProvisionerSource = "Chart"
+	// SourceExisting is a Karpenter that somebody else installed.
+	SourceExisting ProvisionerSource = "Existing"
+)
+
+// ProvisionerChart is a Helm chart in an OCI registry.
+type ProvisionerChart struct {
+	// repository is where the chart is, upstream's registry or a mirror of it. It is pulled without credentials.
+	// +optional
+	// +kubebuilder:default="oci://public.ecr.aws/karpenter/karpenter"
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^oci://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9._-]+)+$`
+	Repository string `json:"repository,omitempty"`
+	// version of the chart, for example 1.14.1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`
+	Version string `json:"version,omitempty"`
+	// digest of the chart's manifest in the registry: what has another one is not installed. Without it the version is trusted.
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	Digest string `json:"digest,omitempty"`
+}
+
+// QueueSource says where the interruption queue comes from.
+// +kubebuilder:validation:Enum=Managed;Existing;None
+type QueueSource string
+
+// Where the interruption queue comes from.
+const (
+	// QueueManaged is made by castoff.
+	QueueManaged QueueSource = "Managed"
+	// QueueExisting is somebody else's.
+	QueueExisting QueueSource = "Existing"
+	// QueueNone turns interruption handling off.
+	QueueNone QueueSource = "None"
+)
+
+// IdentitySource says where the IAM roles come from.
+// +kubebuilder:validation:Enum=Managed;Existing
+type IdentitySource string
+
+// Where the IAM roles come from.
+const (
+	// IdentityManaged are made by castoff.
+	IdentityManaged IdentitySource = "Managed"
+	// IdentityExisting are somebody else's.
+	IdentityExisting IdentitySource = "Existing"
+)
 
 // Decommission says what becomes of what is left once the migration is Completed.
 type Decommission struct {
