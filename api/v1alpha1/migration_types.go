@@ -182,6 +182,26 @@ type Strategy struct {
 	// +optional
 	// +kubebuilder:default=Single
 	Waves WaveStrategy `json:"waves,omitempty"`
+	// timeoutSeconds is for how long one node's drain may last, from its beginning. Until then Jobs are let end. What comes after
+	// it is onTimeout's to say, and where acceptedRisks has DoNotDisrupt or BudgetOverride those pods go then.
+	// +optional
+	// +kubebuilder:default=900
+	// +kubebuilder:validation:Minimum=30
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+	// onTimeout says what happens when a node's drain lasts longer than timeoutSeconds. Wait: it goes on, and the node is named.
+	// Skip: the node stays cordoned with its pods, others are drained first, and it is tried again at the end of its pool. Pause: no
+	// other node of its pool begins until it is empty.
+	// +optional
+	// +kubebuilder:default=Wait
+	OnTimeout TimeoutPolicy `json:"onTimeout,omitempty"`
+	// loadBalancerSeconds is for how long an instance stays at least after its node was taken out of load balancers, which is when
+	// its drain begins. For requests that last longer set it to the target groups' deregistration delay.
+	// +optional
+	// +kubebuilder:default=30
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	LoadBalancerSeconds *int32 `json:"loadBalancerSeconds,omitempty"`
 	// soakSeconds is for how long a pool without legacy nodes is watched before the next pool begins.
 	// +optional
 	// +kubebuilder:default=600
@@ -201,6 +221,20 @@ type SurgeStrategy string
 // WaveStrategy says how pools are grouped into hand-overs.
 // +kubebuilder:validation:Enum=Single
 type WaveStrategy string
+
+// TimeoutPolicy says what becomes of a node whose drain lasts too long.
+// +kubebuilder:validation:Enum=Wait;Skip;Pause
+type TimeoutPolicy string
+
+// What becomes of a node whose drain lasts too long.
+const (
+	// TimeoutWait goes on with it.
+	TimeoutWait TimeoutPolicy = "Wait"
+	// TimeoutSkip goes on with the pool's other nodes, and comes back to it.
+	TimeoutSkip TimeoutPolicy = "Skip"
+	// TimeoutPause begins no other node of the pool.
+	TimeoutPause TimeoutPolicy = "Pause"
+)
 
 // The strategies of this version.
 const (

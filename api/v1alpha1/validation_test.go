@@ -381,6 +381,41 @@ func TestCreateValidates(t *testing.T) {
 			want:   "spec.strategy.soakSeconds in body should be less than or equal to 86400",
 		},
 
+		"TimeoutShort": {
+			reason: "the shortest in which a pod can end",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = ptr.To[int32](30) }),
+			want:   accepted,
+		},
+		"TimeoutTooShort": {
+			reason: "a pod has 30 s to end by default",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = ptr.To[int32](29) }),
+			want:   "spec.strategy.timeoutSeconds in body should be greater than or equal to 30",
+		},
+		"TimeoutTooLong": {
+			reason: "more than a day is no timeout",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = ptr.To[int32](86401) }),
+			want:   "spec.strategy.timeoutSeconds in body should be less than or equal to 86400",
+		},
+		"OnTimeoutSkip": {
+			reason: "one of the three",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.OnTimeout = v1alpha1.TimeoutSkip }),
+			want:   accepted,
+		},
+		"OnTimeoutUnknown": {
+			reason: "nothing is ever forced by a timeout alone",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.OnTimeout = "Force" }),
+			want:   "spec.strategy.onTimeout: Unsupported value",
+		},
+		"LoadBalancerZero": {
+			reason: "a cluster without load balancers waits for none",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.LoadBalancerSeconds = ptr.To[int32](0) }),
+			want:   accepted,
+		},
+		"LoadBalancerTooLong": {
+			reason: "a deregistration delay is an hour at most",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.LoadBalancerSeconds = ptr.To[int32](3601) }),
+			want:   "spec.strategy.loadBalancerSeconds in body should be less than or equal to 3600",
+		},
 		"CapacityEvictFirst": {
 			reason: "the strategy of this version",
 			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = v1alpha1.CapacityEvictFirst }),
@@ -905,6 +940,7 @@ func TestDefaults(t *testing.T) {
 		Strategy: v1alpha1.Strategy{
 			MaxUnavailableNodes: ptr.To(intstr.FromString("10%")), Capacity: v1alpha1.CapacityEvictFirst, Surge: v1alpha1.SurgeNone,
 			Waves: v1alpha1.WavesSingle, SoakSeconds: ptr.To[int32](600),
+			TimeoutSeconds: ptr.To[int32](900), OnTimeout: v1alpha1.TimeoutWait, LoadBalancerSeconds: ptr.To[int32](30),
 		},
 		Provisioner:  v1alpha1.Provisioner{Source: v1alpha1.SourceBuiltIn, Queue: v1alpha1.QueueManaged, Identity: v1alpha1.IdentityManaged},
 		Decommission: v1alpha1.Decommission{Mode: v1alpha1.DecommissionScaleToZero, RetentionSeconds: ptr.To[int32](86400), ClusterAutoscaler: v1alpha1.DecommissionScaleToZero},

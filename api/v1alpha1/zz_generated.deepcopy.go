@@ -404,6 +404,16 @@ func (in *Strategy) DeepCopyInto(out *Strategy) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.TimeoutSeconds != nil {
+		in, out := &in.TimeoutSeconds, &out.TimeoutSeconds
+		*out = new(int32)
+		**out = **in
+	}
+	if in.LoadBalancerSeconds != nil {
+		in, out := &in.LoadBalancerSeconds, &out.LoadBalancerSeconds
+		*out = new(int32)
+		**out = **in
+	}
 	if in.SoakSeconds != nil {
 		in, out := &in.SoakSeconds, &out.SoakSeconds
 		*out = new(int32)
