@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -184,7 +185,12 @@ func (o *Observer) resolve(m *v1alpha1.Migration, w *plan.World) []inventory.Fin
 		w.Home, w.Pools = s.Home, s.Pools
 		source = recordedGroups(s, w.Groups)
 	} else {
+		w.Groups = withNodeLabels(w.Groups, w.Nodes)
+		source = w.Groups
 		w.Home, w.Pools, findings = plan.Pools(m.Spec, w.Groups, w.Autoscalers)
+		for i, p := range w.Pools {
+			w.Pools[i].Scaling = inventory.ScalingOf(w.Autoscalers, groupsOf(p, w.Groups))
+		}
 	}
 	w.Targets = map[string]inventory.Target{}
 	for _, p := range w.Pools {
@@ -200,6 +206,16 @@ func (o *Observer) resolve(m *v1alpha1.Migration, w *plan.World) []inventory.Fin
 		w.Targets[p.Name] = t
 	}
 	return findings
+}
+
+// withNodeLabels says of each group which labels all of its nodes have: what describes a node group elsewhere may be stale. A copy,
+// because the list is kept.
+func withNodeLabels(groups []inventory.NodeGroup, nodes []inventory.Node) []inventory.NodeGroup {
+	out := slices.Clone(groups)
+	for i := range out {
+		out[i].NodeLabels = inventory.SharedLabels(nodes, out[i].Name)
+	}
+	return out
 }
 
 // recordedGroups are the groups of the snapshot. User data is not in it (it may hold secrets), so that comes from AWS: the
