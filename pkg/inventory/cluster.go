@@ -27,6 +27,8 @@ type Cluster struct {
 	AutoMode           bool   `json:"autoMode,omitempty"`
 	// Same says that the cluster castoff runs in is this one: its endpoint or certificate authority is the same.
 	Same bool `json:"same"`
+	// Provided is what the user has in place of what castoff would make for the cluster.
+	Provided Provided `json:"provided,omitzero"`
 }
 
 // Node is what castoff needs to know of a Node.

@@ -28,6 +28,12 @@ type Engine struct {
 	DeploymentMessage string `json:"deploymentMessage,omitempty"`
 	// Foreign names Karpenter Deployments that castoff did not install.
 	Foreign []string `json:"foreign,omitempty"`
+	// Others are the same Deployments, as far as adopting one needs to know them.
+	Others []Karpenter `json:"others,omitempty"`
+	// Adopted says that the Karpenter in use is somebody else's: castoff installs, upgrades and uninstalls nothing. Misfits says
+	// why it cannot serve.
+	Adopted bool     `json:"adopted,omitempty"`
+	Misfits []string `json:"misfits,omitempty"`
 
 	NodePools   []karpv1.NodePool    `json:"nodePools,omitempty"`
 	NodeClasses []awsv1.EC2NodeClass `json:"nodeClasses,omitempty"`
@@ -35,6 +41,22 @@ type Engine struct {
 	NodeClassHashes map[string]string `json:"nodeClassHashes,omitempty"`
 	NodeClaims      []NodeClaim       `json:"nodeClaims,omitempty"`
 	Canaries        []Canary          `json:"canaries,omitempty"`
+}
+
+// Karpenter is a Deployment of Karpenter's that castoff did not install.
+type Karpenter struct {
+	Namespace      string `json:"namespace"`
+	Name           string `json:"name"`
+	ServiceAccount string `json:"serviceAccount"`
+	// Version is without "v", from upstream's label or the image's tag; empty if neither tells.
+	Version string `json:"version,omitempty"`
+	// ClusterName and InterruptionQueue are its settings; empty if they are not set, or not as plain values.
+	ClusterName       string `json:"clusterName,omitempty"`
+	InterruptionQueue string `json:"interruptionQueue,omitempty"`
+	Replicas          int32  `json:"replicas"`
+	ReadyReplicas     int32  `json:"readyReplicas"`
+	// Message says why pods are not Ready, when they are not.
+	Message string `json:"message,omitempty"`
 }
 
 // ReleaseState classifies the engine's Helm release.
@@ -104,6 +126,10 @@ type Identity struct {
 	Missing  []string `json:"missing,omitempty"`
 	// Made lists what is there and castoff made: what Remove would take away.
 	Made []string `json:"made,omitempty"`
+	// WebIdentity says that the controller's role is for IAM roles for service accounts: its ServiceAccount has to name it.
+	WebIdentity bool `json:"webIdentity,omitempty"`
+	// Lacks are policies of the old nodes' roles that a node role of somebody else's does not have.
+	Lacks []string `json:"lacks,omitempty"`
 }
 
 // Permission is one AWS action that castoff needs, and whether it may.
