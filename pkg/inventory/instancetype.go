@@ -12,4 +12,20 @@ type InstanceType struct {
 	OnDemand float64 `json:"onDemand,omitempty"`
 	// Spot is the latest spot price by zone.
 	Spot map[string]float64 `json:"spot,omitempty"`
+
+	// Accelerators are its GPUs, Neuron devices and other accelerators: how many, by maker and name.
+	Accelerators map[string]int64 `json:"accelerators,omitempty"`
+	// LocalStorageGB is the size of its instance store, 0 without one.
+	LocalStorageGB int64 `json:"localStorageGB,omitempty"`
+	// EFA says that it takes Elastic Fabric Adapters, NetworkCards how many cards it has, and BandwidthMbps what its network carries
+	// at any time, without bursts; 0: not known.
+	EFA           bool  `json:"efa,omitempty"`
+	NetworkCards  int64 `json:"networkCards,omitempty"`
+	BandwidthMbps int64 `json:"bandwidthMbps,omitempty"`
+}
+
+// InstanceFamily is what EC2 has of a family of instance types, such as m6i; no types where it does not know the family.
+type InstanceFamily struct {
+	Name  string         `json:"name"`
+	Types []InstanceType `json:"types,omitempty"`
 }

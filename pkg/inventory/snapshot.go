@@ -42,6 +42,8 @@ type Pool struct {
 	NodeGroups []string `json:"nodeGroups"`
 	// Scaling is how Cluster Autoscaler was told to scale the groups; nil where none was found.
 	Scaling *Scaling `json:"scaling,omitempty"`
+	// Families are those of spec.pools[].instanceFamilies, as they are now: they are not frozen, and in no snapshot.
+	Families []InstanceFamily `json:"-"`
 }
 
 // Scaling is what of Cluster Autoscaler's settings concerns a pool.

@@ -18,6 +18,7 @@ type cache struct {
 	roles     table[string]                    // by instance profile; reassigned so rarely that it is not looked for
 	types     table[[]string]                  // by instance requirements
 	sizes     table[inventory.InstanceType]    // by name
+	families  table[[]inventory.InstanceType]  // by name; empty for one that EC2 does not know
 	hooks     table[[]inventory.LifecycleHook] // by Auto Scaling group
 }
 

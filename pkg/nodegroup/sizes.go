@@ -53,25 +53,10 @@ func (c *Client) readSizes(ctx context.Context, names []string) error {
 			return awsapi.Wrap(err, "ec2:DescribeInstanceTypes", "instance types "+strings.Join(names, ", "))
 		}
 		for _, t := range page.InstanceTypes {
-			c.cache.sizes.put(string(t.InstanceType), size(t))
+			c.cache.sizes.put(string(t.InstanceType), instanceType(t))
 		}
 	}
 	return nil
-}
-
-// size is an instance type in Kubernetes' words.
-func size(in ec2types.InstanceTypeInfo) inventory.InstanceType {
-	out := inventory.InstanceType{Name: string(in.InstanceType), Architecture: "amd64"}
-	if v := in.VCpuInfo; v != nil {
-		out.VCPUs = int64(aws.ToInt32(v.DefaultVCpus))
-	}
-	if m := in.MemoryInfo; m != nil {
-		out.MemoryMiB = aws.ToInt64(m.SizeInMiB)
-	}
-	if p := in.ProcessorInfo; p != nil && slices.Contains(p.SupportedArchitectures, ec2types.ArchitectureTypeArm64) {
-		out.Architecture = "arm64"
-	}
-	return out
 }
 
 // launches are the names of the types that a group may launch, sorted.

@@ -8,40 +8,10 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
-
-func TestSize(t *testing.T) {
-	cases := map[string]struct {
-		reason string
-		in     ec2types.InstanceTypeInfo
-		want   inventory.InstanceType
-	}{
-		"whole": {
-			reason: "what a NodePool's limits are made of",
-			in: ec2types.InstanceTypeInfo{
-				InstanceType: "m6g.large", VCpuInfo: &ec2types.VCpuInfo{DefaultVCpus: aws.Int32(2)}, MemoryInfo: &ec2types.MemoryInfo{SizeInMiB: aws.Int64(8192)},
-				ProcessorInfo: &ec2types.ProcessorInfo{SupportedArchitectures: []ec2types.ArchitectureType{ec2types.ArchitectureTypeArm64}},
-			},
-			want: inventory.InstanceType{Name: "m6g.large", Architecture: "arm64", VCPUs: 2, MemoryMiB: 8192},
-		},
-		"nothing": {
-			reason: "an answer without members is no reason to panic",
-			in:     ec2types.InstanceTypeInfo{},
-			want:   inventory.InstanceType{Architecture: "amd64"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, size(tc.in)); diff != "" {
-				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
 
 func TestLaunches(t *testing.T) {
 	g := inventory.NodeGroup{
@@ -93,7 +63,7 @@ func TestSizesOfAGroup(t *testing.T) {
 	l := newLab(t)
 	l.group(t, "memory", nil)
 	got := l.list(t)["memory"]
-	want := []inventory.InstanceType{{Name: "m5.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192}}
+	want := []inventory.InstanceType{{Name: "m5.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192, NetworkCards: 1, BandwidthMbps: 750}}
 	if diff := cmp.Diff(want, got.Types); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -492,19 +493,42 @@ func TestCase_C093_NothingFloats(t *testing.T) {
 	}
 }
 
+// castoff asks for no minValues: the number of types is what the groups had and the user added. One spot type is said to be few.
 func TestCase_C095_NoMinValuesThatTheListCannotHold(t *testing.T) {
-	of := func(types ...string) inventory.NodeGroup {
-		return managed("AL2023_x86_64_STANDARD", "1.33.0-20260114", func(g *inventory.NodeGroup) { g.Managed.CapacityType, g.Managed.InstanceTypes = "SPOT", types })
+	spot := func(types ...inventory.InstanceType) inventory.NodeGroup {
+		g := of(types...)
+		g.Managed.CapacityType = "SPOT"
+		return g
 	}
-	for want, g := range map[string]inventory.NodeGroup{"spot with one instance type": of("m5.large"), "": of("m5.large", "m6i.large", "c5.large")} {
-		target := translated(t, g)
-		if got := strings.Join(fields(target), " "); got != want {
-			t.Errorf("%d types: listed %q, want %q", len(g.Managed.InstanceTypes), got, want)
-		}
-		for _, r := range target.NodePool.Spec.Template.Spec.Requirements {
-			if r.MinValues != nil && *r.MinValues > len(r.Values) {
-				t.Errorf("%s wants %d of %d values", r.Key, *r.MinValues, len(r.Values))
+	m5, m6i := kind("m5.large"), []inventory.InstanceFamily{family("m6i", kind("m6i.large"))}
+	tooFew := "spot with one instance type"
+	cases := map[string]struct {
+		reason   string
+		groups   []inventory.NodeGroup
+		families []inventory.InstanceFamily
+		want     []string
+	}{
+		"One":           {"spot capacity of one type runs out", []inventory.NodeGroup{spot(m5)}, nil, []string{tooFew}},
+		"Three":         {"the group's own", []inventory.NodeGroup{spot(m5, kind("m6i.large"), kind("m5a.large"))}, nil, nil},
+		"Widened":       {"types that the user added count", []inventory.NodeGroup{spot(m5)}, m6i, nil},
+		"WidenedByNone": {"a family that adds none does not", []inventory.NodeGroup{spot(m5)}, []inventory.InstanceFamily{family("m9z")}, []string{tooFew, "instanceFamilies m9z"}},
+		"OnDemand":      {"on-demand capacity of one type is the rule", []inventory.NodeGroup{of(m5)}, nil, nil},
+		"TwoGroups":     {"what counts is what the NodePool may launch", []inventory.NodeGroup{spot(m5), spot(kind("m5a.large"))}, nil, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			target := widenedTo(t, tc.families, tc.groups...)
+			got := fields(target)
+			slices.Sort(got)
+			slices.Sort(tc.want)
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s: listed %q, want %q", tc.reason, got, tc.want)
 			}
-		}
+			for _, r := range target.NodePool.Spec.Template.Spec.Requirements {
+				if r.MinValues != nil && (*r.MinValues > len(r.Values) || *r.MinValues < 1 || *r.MinValues > 50) {
+					t.Errorf("%s wants %d of %d values", r.Key, *r.MinValues, len(r.Values))
+				}
+			}
+		})
 	}
 }

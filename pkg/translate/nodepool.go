@@ -23,7 +23,7 @@ const (
 	ec2Arm = "arm64"
 )
 
-func (p *pool) nodePool(types []string) *karpv1.NodePool {
+func (p *pool) nodePool() *karpv1.NodePool {
 	labels, all := p.labelsAndTaints()
 	for _, g := range p.groups {
 		p.noteNodeLabels(g, labels)
@@ -38,7 +38,7 @@ func (p *pool) nodePool(types []string) *karpv1.NodePool {
 				Spec: karpv1.NodeClaimTemplateSpec{
 					Taints:        taints,
 					StartupTaints: startups,
-					Requirements:  p.requirements(types),
+					Requirements:  p.requirements(),
 					NodeClassRef:  &karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: p.name},
 					ExpireAfter:   p.expireAfter(),
 				},
@@ -59,16 +59,17 @@ func (p *pool) ownLabels() map[string]string {
 	return labels
 }
 
-// requirements keeps exactly what the groups launch: widening the instance types is the user's choice, not castoff's.
-func (p *pool) requirements(types []string) []karpv1.NodeSelectorRequirementWithMinValues {
+// requirements keeps exactly what the groups launch, and what the user added: widening the instance types is the user's choice, not
+// castoff's.
+func (p *pool) requirements() []karpv1.NodeSelectorRequirementWithMinValues {
 	in := func(key string, values ...string) karpv1.NodeSelectorRequirementWithMinValues {
 		return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}
 	}
 	out := []karpv1.NodeSelectorRequirementWithMinValues{
-		in(corev1.LabelInstanceTypeStable, types...),
+		in(corev1.LabelInstanceTypeStable, p.types...),
 		in(karpv1.CapacityTypeLabelKey, p.capacityTypes()...),
 		in(corev1.LabelOSStable, p.os()),
-		in(corev1.LabelArchStable, p.architectures(types)...),
+		in(corev1.LabelArchStable, p.architectures()...),
 	}
 	if p.first().LaunchTemplate.Tenancy == "dedicated" {
 		out = append(out, in(awsv1.LabelInstanceTenancy, "dedicated"))
@@ -77,7 +78,7 @@ func (p *pool) requirements(types []string) []karpv1.NodeSelectorRequirementWith
 }
 
 // architectures are known from the images, else from the instance types: which of the two a pod may run on must not be left open.
-func (p *pool) architectures(types []string) []string {
+func (p *pool) architectures() []string {
 	var out []string
 	for _, g := range p.groups {
 		switch image := g.LaunchTemplate.Image; {
@@ -94,7 +95,7 @@ func (p *pool) architectures(types []string) []string {
 		}
 	}
 	if len(out) == 0 { // a group without types beside one with
-		for _, t := range types {
+		for _, t := range p.types {
 			out = append(out, architectureOf(p.first(), t))
 		}
 	}

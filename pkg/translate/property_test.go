@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,6 +161,21 @@ func (d dice) scaling() *inventory.Scaling {
 	return s
 }
 
+// families are named at random: some that EC2 does not know, some that can stand for nothing.
+func (d dice) families() []inventory.InstanceFamily {
+	var out []inventory.InstanceFamily
+	for range d.IntN(3) * d.IntN(2) {
+		f := inventory.InstanceFamily{Name: d.pick("m6i", "m7g", "x")}
+		for range d.IntN(4) {
+			f.Types = append(f.Types, inventory.InstanceType{
+				Name: f.Name + d.pick(".large", ".xlarge", ".metal", ""), Architecture: d.pick("amd64", "arm64", ""), VCPUs: int64(d.IntN(6)), MemoryMiB: int64(d.IntN(40000)),
+			})
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
 func (d dice) managed() *inventory.ManagedNodeGroup {
 	return &inventory.ManagedNodeGroup{
 		AMIType: d.pick("AL2023_x86_64_STANDARD", "AL2_ARM_64", "BOTTLEROCKET_x86_64", "CUSTOM", "WINDOWS_CORE_2022_x86_64", "NEW", ""), ReleaseVersion: d.pick("1.33.0-20260114", "1.51.0-47438798", "ami-1", "", "-"),
@@ -181,8 +197,9 @@ func TestRandomGroupsTranslateOrSayWhy(t *testing.T) {
 		for i := range 1 + d.IntN(3) {
 			groups = append(groups, d.group(fmt.Sprintf("g%d", i)))
 		}
+		families := d.families()
 		c := inventory.Cluster{Name: d.pick("prod", strings.Repeat("c", 100)), SecurityGroup: d.pick("sg-cluster", "sg-cluster", "")}
-		target, err := Pool(c, inventory.Pool{Name: "general", Scaling: d.scaling()}, groups, "role")
+		target, err := Pool(c, inventory.Pool{Name: "general", Scaling: d.scaling(), Families: families}, groups, "role")
 		if err != nil {
 			if inventory.ClassOf(err) != inventory.ClassTerminal {
 				t.Fatalf("round %d: an error that nobody can mend: %v", round, err)
@@ -191,6 +208,7 @@ func TestRandomGroupsTranslateOrSayWhy(t *testing.T) {
 		}
 		made++
 		merges(t, target)
+		stand(t, groups, families, target)
 		if err := target.NodePool.RuntimeValidate(t.Context()); err != nil {
 			t.Fatalf("round %d: Karpenter refuses the NodePool: %v", round, err)
 		}
@@ -203,6 +221,29 @@ func TestRandomGroupsTranslateOrSayWhy(t *testing.T) {
 	}
 	if made < rounds/4 {
 		t.Errorf("only %d of %d rounds made a target: the groups are too odd to prove anything", made, rounds)
+	}
+}
+
+// stand says of each type that the groups do not launch themselves that a named family has it, and that it has what one of theirs has.
+func stand(t *testing.T, groups []inventory.NodeGroup, families []inventory.InstanceFamily, target inventory.Target) {
+	t.Helper()
+	own := map[string]bool{}
+	for _, g := range groups {
+		for _, name := range typesOf(g) {
+			own[name] = true
+		}
+	}
+	for _, name := range requirement(target, corev1.LabelInstanceTypeStable) {
+		for _, f := range families {
+			own[name] = own[name] || slices.ContainsFunc(f.Types, func(c inventory.InstanceType) bool {
+				return c.Name == name && slices.ContainsFunc(instanceTypes, func(o inventory.InstanceType) bool {
+					return own[o.Name] && size(o.Name) == size(name) && c.Architecture == o.Architecture && c.VCPUs >= o.VCPUs && c.MemoryMiB >= o.MemoryMiB
+				})
+			})
+		}
+		if !own[name] {
+			t.Errorf("the NodePool may launch %s, which no group launches and nobody asked for", name)
+		}
 	}
 }
 

@@ -112,9 +112,9 @@ func (p *pool) remainderOfGroup(g inventory.NodeGroup) {
 	if g.WarmPool {
 		p.note(g, "warmPool", "Karpenter keeps no stopped instances.", "Nothing; measure how long a node takes to be Ready.")
 	}
-	if types := typesOf(g); len(types) == 1 {
+	if len(p.types) == 1 {
 		if spot, _ := capacityOf(g); spot {
-			p.note(g, "spot with one instance type", "Spot capacity of one type runs out, and Karpenter then has no other to launch; it asks for five at least.", "Add instance types to the NodePool that the workloads can run on.")
+			p.note(g, "spot with one instance type", "Spot capacity of one type runs out, and Karpenter then has no other to launch; it asks for five at least.", "Name families that the workloads can run on in spec.pools[].instanceFamilies.")
 		}
 	}
 }

@@ -24,7 +24,9 @@ type pool struct {
 	groups  []inventory.NodeGroup
 	role    string
 	scaling *inventory.Scaling
-	notes   []inventory.NotCarried
+	// types are those that the NodePool may launch, sorted.
+	types []string
+	notes []inventory.NotCarried
 }
 
 // first is the group that speaks for all: groups of one pool are alike but for zone and size, or the user said that they are.
@@ -53,15 +55,16 @@ func Pool(cluster inventory.Cluster, p inventory.Pool, groups []inventory.NodeGr
 		}
 	}
 	t := &pool{cluster: cluster, name: p.Name, groups: groups, role: nodeRole, scaling: p.Scaling}
-	types := t.instanceTypes()
-	if len(types) == 0 {
+	own := t.instanceTypes()
+	if len(own) == 0 {
 		return inventory.Target{}, inventory.Terminal(fmt.Errorf("pool %s: no instance type could be read from node groups %v: check their launch templates", p.Name, p.NodeGroups))
 	}
+	t.types = t.widened(own, p.Families)
 	nodeClass, err := t.nodeClass()
 	if err != nil {
 		return inventory.Target{}, err
 	}
-	nodePool := t.nodePool(types)
+	nodePool := t.nodePool()
 	t.differences()
 	t.remainder()
 	nodeClass.Annotations = map[string]string{v1alpha1.AnnotationTargetHash: hash(nodeClass.Spec)}

@@ -1,0 +1,126 @@
+package nodegroup
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
+)
+
+// Families are the families of these names, such as m6i, with the instance types that EC2 has of them in the region. A family that
+// EC2 does not know has no types. Each is read once: a family gains a size once in years.
+func (c *Client) Families(ctx context.Context, names []string) ([]inventory.InstanceFamily, error) {
+	var missing []string
+	for _, name := range names {
+		if _, ok := c.cache.families.get(name); !ok {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	for batch := range slices.Chunk(slices.Compact(missing), typesAtOnce) {
+		if err := c.readFamilies(ctx, batch); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]inventory.InstanceFamily, len(names))
+	for i, name := range names {
+		types, _ := c.cache.families.get(name)
+		out[i] = inventory.InstanceFamily{Name: name, Types: slices.Clone(types)}
+	}
+	return out, nil
+}
+
+// readFamilies asks for all at once; the filter takes wildcards (EC2 API reference, "Filter").
+func (c *Client) readFamilies(ctx context.Context, names []string) error {
+	patterns := make([]string, len(names))
+	found := map[string][]inventory.InstanceType{}
+	for i, name := range names {
+		patterns[i], found[name] = name+".*", nil
+	}
+	pages := ec2.NewDescribeInstanceTypesPaginator(c.ec2, &ec2.DescribeInstanceTypesInput{
+		Filters: []ec2types.Filter{{Name: aws.String("instance-type"), Values: patterns}},
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return awsapi.Wrap(err, "ec2:DescribeInstanceTypes", "instance families "+strings.Join(names, ", "))
+		}
+		for _, t := range page.InstanceTypes {
+			family, _, _ := strings.Cut(string(t.InstanceType), ".")
+			found[family] = append(found[family], instanceType(t))
+		}
+	}
+	for _, name := range names {
+		slices.SortFunc(found[name], func(a, b inventory.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
+		c.cache.families.put(name, found[name])
+	}
+	return nil
+}
+
+// instanceType is an instance type in castoff's words.
+func instanceType(in ec2types.InstanceTypeInfo) inventory.InstanceType {
+	out := inventory.InstanceType{Name: string(in.InstanceType), Architecture: "amd64", Accelerators: accelerators(in)}
+	if v := in.VCpuInfo; v != nil {
+		out.VCPUs = int64(aws.ToInt32(v.DefaultVCpus))
+	}
+	if m := in.MemoryInfo; m != nil {
+		out.MemoryMiB = aws.ToInt64(m.SizeInMiB)
+	}
+	if p := in.ProcessorInfo; p != nil && slices.Contains(p.SupportedArchitectures, ec2types.ArchitectureTypeArm64) {
+		out.Architecture = "arm64"
+	}
+	if s := in.InstanceStorageInfo; s != nil {
+		out.LocalStorageGB = aws.ToInt64(s.TotalSizeInGB)
+	}
+	if n := in.NetworkInfo; n != nil {
+		out.EFA, out.NetworkCards = aws.ToBool(n.EfaSupported), int64(aws.ToInt32(n.MaximumNetworkCards))
+		for _, card := range n.NetworkCards {
+			out.BandwidthMbps += int64(1000 * aws.ToFloat64(card.BaselineBandwidthInGbps))
+		}
+	}
+	return out
+}
+
+// accelerators counts devices of every kind; nil for a type without any.
+func accelerators(in ec2types.InstanceTypeInfo) map[string]int64 {
+	out := map[string]int64{}
+	add := func(maker, name *string, count *int32) {
+		out[strings.TrimSpace(aws.ToString(maker)+" "+aws.ToString(name))] += int64(aws.ToInt32(count))
+	}
+	if g := in.GpuInfo; g != nil {
+		for _, d := range g.Gpus {
+			add(d.Manufacturer, d.Name, d.Count)
+		}
+	}
+	if n := in.NeuronInfo; n != nil {
+		for _, d := range n.NeuronDevices {
+			add(aws.String("Neuron"), d.Name, d.Count)
+		}
+	}
+	if a := in.InferenceAcceleratorInfo; a != nil && in.NeuronInfo == nil { // the same devices, by their older name
+		for _, d := range a.Accelerators {
+			add(d.Manufacturer, d.Name, d.Count)
+		}
+	}
+	if f := in.FpgaInfo; f != nil {
+		for _, d := range f.Fpgas {
+			add(d.Manufacturer, d.Name, d.Count)
+		}
+	}
+	if m := in.MediaAcceleratorInfo; m != nil {
+		for _, d := range m.Accelerators {
+			add(d.Manufacturer, d.Name, d.Count)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
