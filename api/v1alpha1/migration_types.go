@@ -159,6 +159,18 @@ type Pool struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
 	NodeGroups []string `json:"nodeGroups,omitempty"`
+	// instanceFamilies are families of EC2 instance types, such as m6i, of which the NodePool may launch the sizes that the node groups
+	// launch today, besides these: where EC2 has them, with the same architecture and accelerators and no less of vCPUs, memory, local
+	// storage and network. Default: the node groups' own types only. It may be changed at any time: nodes that are there already stay
+	// when a family is added, and Karpenter replaces those of a family that is taken out.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=32
+	// +kubebuilder:validation:items:Pattern=`^[a-z][a-z0-9-]*$`
+	InstanceFamilies []string `json:"instanceFamilies,omitempty"`
 }
 
 // Strategy says how workloads are shifted.

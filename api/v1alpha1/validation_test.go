@@ -33,6 +33,11 @@ func pool(name string, groups ...string) v1alpha1.Pool {
 	return v1alpha1.Pool{Name: name, NodeGroups: groups}
 }
 
+func widened(p v1alpha1.Pool, families ...string) v1alpha1.Pool {
+	p.InstanceFamilies = families
+	return p
+}
+
 func pools(p ...v1alpha1.Pool) func(*v1alpha1.Migration) {
 	return func(m *v1alpha1.Migration) { m.Spec.Pools = p }
 }
@@ -277,6 +282,46 @@ func TestCreateValidates(t *testing.T) {
 			reason: "the list is bounded",
 			change: pools(pool("a", groups(33)...)),
 			want:   "spec.pools[0].nodeGroups: Too many: 33: must have at most 32 items",
+		},
+		"Families": {
+			reason: "EC2's names of families: letters, digits, hyphens",
+			change: pools(widened(pool("a", "g"), "m6i", "u-6tb1", "c7gn", "m7i-flex")),
+			want:   accepted,
+		},
+		"Families32": {
+			reason: "as many families as a pool may have",
+			change: pools(widened(pool("a", "g"), groups(32)...)),
+			want:   accepted,
+		},
+		"Families33": {
+			reason: "the list is bounded",
+			change: pools(widened(pool("a", "g"), groups(33)...)),
+			want:   "spec.pools[0].instanceFamilies: Too many: 33: must have at most 32 items",
+		},
+		"FamilyIsAType": {
+			reason: "families are named, their sizes are those of the node groups",
+			change: pools(widened(pool("a", "g"), "m6i.large")),
+			want:   "spec.pools[0].instanceFamilies[0] in body should match",
+		},
+		"FamilyIsAPattern": {
+			reason: "nobody means every family that EC2 will ever have",
+			change: pools(widened(pool("a", "g"), "m*")),
+			want:   "spec.pools[0].instanceFamilies[0] in body should match",
+		},
+		"FamilyEmpty": {
+			reason: "an empty name is no family",
+			change: pools(widened(pool("a", "g"), "")),
+			want:   "spec.pools[0].instanceFamilies[0] in body should be at least 1 chars long",
+		},
+		"FamilyTooLong": {
+			reason: "EC2 has no such names",
+			change: pools(widened(pool("a", "g"), "m"+strings.Repeat("6", 32))),
+			want:   "spec.pools[0].instanceFamilies[0]: Too long",
+		},
+		"FamilyTwice": {
+			reason: "it is a set",
+			change: pools(widened(pool("a", "g"), "m6i", "m6i")),
+			want:   "spec.pools[0].instanceFamilies[1]: Duplicate value",
 		},
 		"Pools64": {
 			reason: "as many pools as there may be",
@@ -714,6 +759,12 @@ func TestCreateRawValidates(t *testing.T) {
 				map[string]any{"name": "a", "nodeGroups": []any{}}}},
 			want: "spec.pools[0].nodeGroups in body should have at least 1 items",
 		},
+		"EmptyFamilies": {
+			reason: "no family at all is a mistake; leave the field out",
+			spec: map[string]any{"clusterName": "prod", "pools": []any{
+				map[string]any{"name": "a", "nodeGroups": []any{"g"}, "instanceFamilies": []any{}}}},
+			want: "spec.pools[0].instanceFamilies in body should have at least 1 items",
+		},
 		"EmptyHome": {
 			reason: "a home without a group names nothing",
 			spec:   map[string]any{"clusterName": "prod", "home": map[string]any{}},
@@ -826,6 +877,11 @@ func TestFrozenFromTheSnapshotOn(t *testing.T) {
 			start:  start,
 			change: spec(func(s *v1alpha1.MigrationSpec) { s.Pools = nil }),
 			frozen: poolsFrozen,
+		},
+		"FamilyAdded": {
+			reason: "whoever is on call while EC2 has no capacity of the old types must be able to name others",
+			start:  start,
+			change: pools(widened(pool("a", "a-1", "a-2"), "m6i"), pool("b", "b-1")),
 		},
 		"SourceChanged": {
 			reason: "the engine in use would be left, or replaced, under its nodes",
