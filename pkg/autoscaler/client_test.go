@@ -337,7 +337,8 @@ func TestErrorsAreClassed(t *testing.T) {
 		"get deployments kube-system/sc": func(ctx context.Context, c *Client) error { return c.Delete(ctx, seen) },
 		"deployments/scale kube-system/": func(ctx context.Context, c *Client) error { return c.Start(ctx, seen, 2) },
 		"list pods of Deployment": func(ctx context.Context, c *Client) error {
-			return c.readPods(ctx, deployment("kube-system", "scaler", image), &seen)
+			d := deployment("kube-system", "scaler", image)
+			return c.readPods(ctx, workload{object: d, selector: d.Spec.Selector}, &seen)
 		},
 		"get configmaps kube-system/the": func(ctx context.Context, c *Client) error {
 			return c.readGroups(ctx, types.NamespacedName{Namespace: "kube-system", Name: "the-status"}, &seen)

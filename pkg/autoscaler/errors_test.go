@@ -52,6 +52,8 @@ func TestFindFailsAsAWhole(t *testing.T) {
 		call  string
 	}{
 		"Pods":      {&corev1.PodList{}, "list pods of Deployment kube-system/scaler"},
+		"Workloads": {&appsv1.StatefulSetList{}, "list statefulsets of all namespaces"},
+		"Daemons":   {&appsv1.DaemonSetList{}, "list daemonsets of all namespaces"},
 		"Lease":     {&coordinationv1.Lease{}, "get leases kube-system/cluster-autoscaler"},
 		"HPA":       {&autoscalingv2.HorizontalPodAutoscalerList{}, "list horizontalpodautoscalers of namespace kube-system"},
 		"ConfigMap": {&corev1.ConfigMap{}, "get configmaps kube-system/cluster-autoscaler-status"},

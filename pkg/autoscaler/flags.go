@@ -18,6 +18,7 @@ const (
 	flagLeaderElect = "leader-elect"
 	flagLease       = "leader-elect-resource-name"
 	flagStatusName  = "status-config-map-name"
+	flagExpander    = "expander"
 
 	discoveryByTag = "asg:tag="
 	program        = "cluster-autoscaler"
@@ -31,6 +32,8 @@ type flags struct {
 	leaderElect bool
 	lease       string
 	status      string
+	expander    string   // several, separated by commas
+	notes       []string // what could not be read
 }
 
 // images are built for one architecture too: cluster-autoscaler-arm64.
@@ -104,7 +107,7 @@ func variables(container *corev1.Container, namespace string) *strings.Replacer 
 // argument that it would not understand is passed over, for castoff does not judge how it was started.
 func parse(words []string) flags {
 	f := flags{namespace: "kube-system", leaderElect: true, lease: program, status: program + "-status"}
-	texts := map[string]*string{flagNamespace: &f.namespace, flagLease: &f.lease, flagStatusName: &f.status}
+	texts := map[string]*string{flagNamespace: &f.namespace, flagLease: &f.lease, flagStatusName: &f.status, flagExpander: &f.expander}
 	for i := 0; i < len(words); i++ {
 		name, isFlag := flagName(words[i])
 		if !isFlag {
@@ -121,6 +124,8 @@ func parse(words []string) flags {
 			value = words[i]
 		}
 		switch {
+		case texts[name] != nil && unresolved(value):
+			f.notes = append(f.notes, "--"+name+"="+value+" holds a variable that only the pod knows; castoff takes the default for it")
 		case texts[name] != nil:
 			*texts[name] = value
 		case name == flagNodes:
@@ -131,6 +136,9 @@ func parse(words []string) flags {
 	}
 	return f
 }
+
+// unresolved says that an argument holds a variable whose value is not in the workload: of a Secret, a ConfigMap, or of none.
+func unresolved(argument string) bool { return strings.Contains(argument, "$(") }
 
 // flagName gives the name of a flag, with dashes where Cluster Autoscaler would take underscores as well.
 func flagName(word string) (name string, isFlag bool) {

@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 			words: []string{"./cluster-autoscaler", "--v=4", "--stderrthreshold=info", "--cloud-provider=aws", "--skip-nodes-with-local-storage=false",
 				"--expander=least-waste", "--node-group-auto-discovery=asg:tag=k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/harbor"},
 			want: byDefault(func(f *flags) {
-				f.discovery = []string{"k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/harbor"}
+				f.discovery, f.expander = []string{"k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/harbor"}, "least-waste"
 			}),
 		},
 		"ValueInItsOwnWord": {
@@ -47,6 +47,16 @@ func TestParse(t *testing.T) {
 			reason: "as in pflag", words: []string{"--namespace=a", "--namespace=b"},
 			want: byDefault(func(f *flags) { f.namespace = "b" }),
 		},
+		"Expander": {reason: "several are asked one after the other", words: []string{"--expander=priority,least-waste"},
+			want: byDefault(func(f *flags) { f.expander = "priority,least-waste" })},
+		"VariableOfAName": {
+			reason: "its value is not in the Deployment: the default is taken, and that is said; groups are kept as they stand",
+			words:  []string{"--namespace=$(NAMESPACE)", "--nodes=1:9:$(GROUP)"},
+			want: byDefault(func(f *flags) {
+				f.static = []string{"$(GROUP)"}
+				f.notes = []string{"--namespace=$(NAMESPACE) holds a variable that only the pod knows; castoff takes the default for it"}
+			}),
+		},
 		"Underscores": {
 			reason: "Cluster Autoscaler takes them for dashes", words: []string{"--leader_elect=false", "--status_config_map_name=s"},
 			want: byDefault(func(f *flags) { f.leaderElect, f.status = false, "s" }),
@@ -61,7 +71,7 @@ func TestParse(t *testing.T) {
 		"HalfAGroup":              {reason: "no name", words: []string{"--nodes=1:9", "--nodes=1:9:"}, want: byDefault()},
 		"CutOff":                  {reason: "a flag without its value ends the line", words: []string{"--nodes"}, want: byDefault()},
 		"UnknownFlagsAndTheRest":  {reason: "castoff does not judge them", words: []string{"--balance-similar-node-groups", "positional", "-v=4"}, want: byDefault()},
-		"UnknownFlagTakesNoValue": {reason: "the word behind may be a flag of interest", words: []string{"--expander", "--namespace=x"}, want: byDefault(func(f *flags) { f.namespace = "x" })},
+		"UnknownFlagTakesNoValue": {reason: "the word behind may be a flag of interest", words: []string{"--v", "--namespace=x"}, want: byDefault(func(f *flags) { f.namespace = "x" })},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

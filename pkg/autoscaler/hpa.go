@@ -15,8 +15,12 @@ import (
 
 // readHPA names what else sets the Deployment's replicas. While they are 0 a HorizontalPodAutoscaler rests (Kubernetes,
 // "Horizontal Pod Autoscaling", implicit maintenance-mode deactivation; its controller's shouldComputeMetricsForZeroReplicas),
-// but KEDA's ScaledObject, which has one of its own, may not: it is named, so that people know where to look.
+// but KEDA's ScaledObject, which has one of its own as long as it is not paused (KEDA, "Pausing autoscaling"), scales up from 0
+// itself: it is named, so that people know where to look.
 func (c *Client) readHPA(ctx context.Context, a *inventory.Autoscaler) error {
+	if !a.Scalable() {
+		return nil // castoff does not stop it, so nothing could start it again behind its back
+	}
 	list := new(autoscalingv2.HorizontalPodAutoscalerList)
 	if err := c.live.List(ctx, list, client.InNamespace(a.Deployment.Namespace)); err != nil {
 		return wrap(err, "list", "horizontalpodautoscalers", "of namespace "+a.Deployment.Namespace)
@@ -35,6 +39,9 @@ func (c *Client) readHPA(ctx context.Context, a *inventory.Autoscaler) error {
 		}
 		if maker := metav1.GetControllerOf(hpa); maker != nil {
 			a.HPA.Name += " (of " + maker.Kind + " " + maker.Name + ")"
+			if maker.Kind == "ScaledObject" {
+				a.HPA.ScaledObject = maker.Name
+			}
 		}
 		return nil
 	}

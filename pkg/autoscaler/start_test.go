@@ -118,7 +118,7 @@ func TestFindHPA(t *testing.T) {
 		"Scaled":       {"by name, with its range", []client.Object{hpa("kube-system", "keeper", "scaler", least(2))}, &inventory.HorizontalAutoscaler{Name: "keeper", Min: 2, Max: 3}},
 		"Defaulted":    {"the API's default of 1", []client.Object{hpa("kube-system", "keeper", "scaler")}, &inventory.HorizontalAutoscaler{Name: "keeper", Min: 1, Max: 3}},
 		"ToZero":       {"one that goes to 0 by itself may not rest at 0", []client.Object{hpa("kube-system", "keeper", "scaler", least(0))}, &inventory.HorizontalAutoscaler{Name: "keeper", Min: 0, Max: 3}},
-		"KEDA":         {"who made it is who does not rest", []client.Object{hpa("kube-system", "keda-hpa-ca", "scaler", keda)}, &inventory.HorizontalAutoscaler{Name: "keda-hpa-ca (of ScaledObject ca)", Min: 1, Max: 3}},
+		"KEDA":         {"who made it is who does not rest", []client.Object{hpa("kube-system", "keda-hpa-ca", "scaler", keda)}, &inventory.HorizontalAutoscaler{Name: "keda-hpa-ca (of ScaledObject ca)", Min: 1, Max: 3, ScaledObject: "ca"}},
 		"OwnedOnly":    {"an owner that is no controller made nothing", []client.Object{hpa("kube-system", "keeper", "scaler", owned)}, &inventory.HorizontalAutoscaler{Name: "keeper", Min: 1, Max: 3}},
 		"Another":      {"it scales something else", []client.Object{hpa("kube-system", "keeper", "web")}, nil},
 		"AnotherKind":  {"a name is not a Deployment", []client.Object{hpa("kube-system", "keeper", "scaler", ref("apps/v1", "StatefulSet"))}, nil},
