@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +68,63 @@ type DrainState struct {
 	Evictable int `json:"evictable"`
 	// Blocked are the pods that may not go now, and why.
 	Blocked []BlockedPod `json:"blocked,omitempty"`
+	// Volumes are still attached to the node, though no pod that used one is left: looked for when Evictable is 0.
+	Volumes []string `json:"volumes,omitempty"`
+}
+
+// DrainAllowance is what a drain may do beyond evicting pods that a controller replaces: what the user's accepted risks allow
+// it now. The zero value allows nothing.
+type DrainAllowance struct {
+	// BarePods may be evicted though no controller replaces them.
+	BarePods Objects `json:"barePods,omitempty"`
+	// LocalVolumes: pods may be evicted whose volume stays behind on the node, by pod or by persistentvolume/NAME.
+	LocalVolumes Objects `json:"localVolumes,omitempty"`
+	// DoNotDisrupt: pods may be evicted that ask to be left alone.
+	DoNotDisrupt Objects `json:"doNotDisrupt,omitempty"`
+	// Jobs may be evicted before they end.
+	Jobs bool `json:"jobs,omitempty"`
+	// Budgets may be overridden: a pod that they refuse to let go is deleted.
+	Budgets Objects `json:"budgets,omitempty"`
+}
+
+// Allows says whether the pod may be evicted for all that holds it back by itself. A budget's word is not in it: see Overrides.
+func (a DrainAllowance) Allows(b BlockedPod) bool {
+	object := "pod/" + b.Pod.String()
+	switch b.Reason {
+	case BlockedBare:
+		return a.BarePods.Have(object)
+	case BlockedLocalVolume:
+		return a.LocalVolumes.Have(object, "persistentvolume/"+b.Volume)
+	case BlockedDoNotDisrupt:
+		return a.DoNotDisrupt.Have(object)
+	case BlockedJob:
+		return a.Jobs
+	}
+	return false
+}
+
+// Overrides says whether the pod may be deleted though budgets refuse to let it go: every one of them has to be named.
+func (a DrainAllowance) Overrides(b BlockedPod) bool {
+	if len(b.PDBs) == 0 || (b.Reason != BlockedByPDB && b.Reason != BlockedByTwoPDBs) {
+		return false
+	}
+	return !slices.ContainsFunc(b.PDBs, func(pdb types.NamespacedName) bool { return !a.Budgets.Have("poddisruptionbudget/" + pdb.String()) })
+}
+
+// Objects are objects as findings name them, for example pod/shop/cart-0; * stands for all.
+type Objects []string
+
+// Have says whether one of the objects is among them.
+func (o Objects) Have(objects ...string) bool {
+	return slices.Contains(o, "*") || slices.ContainsFunc(objects, func(one string) bool { return slices.Contains(o, one) })
+}
+
+// LaunchFailure is a node that Karpenter could not launch for want of capacity or quota.
+type LaunchFailure struct {
+	NodePool string `json:"nodePool"`
+	// Message is Karpenter's, with AWS's words.
+	Message string    `json:"message"`
+	Time    time.Time `json:"time"`
 }
 
 // BlockedPod is a pod that an eviction could not move yet.
@@ -75,6 +133,8 @@ type BlockedPod struct {
 	Reason BlockReason          `json:"reason"`
 	// PDBs that hold it back.
 	PDBs []types.NamespacedName `json:"pdbs,omitempty"`
+	// Volume is the PersistentVolume that holds it back.
+	Volume string `json:"volume,omitempty"`
 	// Message says why in words, and what to do.
 	Message string `json:"message"`
 }
@@ -92,10 +152,18 @@ const (
 	BlockedByThrottling BlockReason = "Throttled"
 	// BlockedTerminating waits for a pod's own termination.
 	BlockedTerminating BlockReason = "Terminating"
+	// BlockedStuck: the pod should have been gone by now, and something keeps it.
+	BlockedStuck BlockReason = "TerminatingStuck"
 	// BlockedBare: no controller would replace the pod; a policy must allow it.
 	BlockedBare BlockReason = "BarePod"
 	// BlockedDoNotDisrupt: the pod's owner asked to leave it alone.
 	BlockedDoNotDisrupt BlockReason = "DoNotDisrupt"
+	// BlockedJob waits for a Job's pod to end its work.
+	BlockedJob BlockReason = "JobRunning"
+	// BlockedLocalVolume: the pod's volume stays behind on the node; a policy must allow it.
+	BlockedLocalVolume BlockReason = "LocalVolume"
+	// BlockedOverridden: the pod was deleted past its budget, as the user said.
+	BlockedOverridden BlockReason = "BudgetOverride"
 	// BlockedError is any other answer of the API server.
 	BlockedError BlockReason = "EvictionFailed"
 )
