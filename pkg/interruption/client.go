@@ -5,6 +5,7 @@ package interruption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -54,8 +55,15 @@ type state struct {
 	conflict string
 }
 
-// Observe looks at the queue and the rules, and changes nothing.
+// Observe looks at the queue and the rules, and changes nothing. Of what the user provides nothing is Missing or Made: it fits,
+// or it is a conflict. Where there is to be no queue its name is empty, and that is Ready.
 func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster) (inventory.Interruption, error) {
+	switch {
+	case cluster.Provided.NoQueue:
+		return inventory.Interruption{Ready: true}, nil
+	case cluster.Provided.Queue != "":
+		return c.provided(ctx, cluster)
+	}
 	s, err := c.look(ctx, cluster)
 	if err != nil {
 		return inventory.Interruption{}, err
@@ -87,6 +95,13 @@ func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster) (invent
 // Ensure makes what Observe would call missing. Every step stands on its own: after a crash, the next call makes the
 // rest. A conflict is a terminal error, and nothing is written.
 func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster) error {
+	if given(cluster) {
+		have, err := c.Observe(ctx, cluster)
+		if err == nil && have.Conflict != "" {
+			err = inventory.Terminal(errors.New(have.Conflict))
+		}
+		return err
+	}
 	s, err := c.look(ctx, cluster)
 	if err != nil {
 		return err
@@ -106,6 +121,9 @@ func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster) error {
 	}
 	return nil
 }
+
+// given says that castoff has nothing to make or to take away.
+func given(c inventory.Cluster) bool { return c.Provided.NoQueue || c.Provided.Queue != "" }
 
 // look reads the queue and the rules.
 func (c *Client) look(ctx context.Context, cluster inventory.Cluster) (state, error) {

@@ -19,7 +19,7 @@ const retentionSeconds = "300"
 // noQueue are the codes of a queue that does not exist, in the JSON and in the older query protocol.
 var noQueue = []string{"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"}
 
-func queueARN(c inventory.Cluster) string { return awsapi.ARN(c, "sqs", awsapi.QueueName(c.Name)) }
+func queueARN(c inventory.Cluster) string { return awsapi.ARN(c, "sqs", queueName(c)) }
 
 // queueState is the queue as seen. The zero value is a queue that is not there.
 type queueState struct {
@@ -68,8 +68,8 @@ func queuePolicy(c inventory.Cluster) awsapi.Document {
 }
 
 func (c *Client) lookAtQueue(ctx context.Context, cluster inventory.Cluster) (queueState, error) {
-	object := "SQS queue " + awsapi.QueueName(cluster.Name)
-	found, err := c.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(awsapi.QueueName(cluster.Name))})
+	object := "SQS queue " + queueName(cluster)
+	found, err := c.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(queueName(cluster))})
 	if awsapi.Is(err, noQueue...) {
 		return queueState{}, nil
 	}
@@ -128,6 +128,12 @@ func queueConflict(q queueState, feeding []rule) []string {
 		out = append(out, fmt.Sprintf("queue %s was not made by castoff, and its policy does not let events.amazonaws.com send to it without a condition: "+
 			"allow that, tag the queue %s=%s to let castoff set its attributes, or rename that queue", q.url, v1alpha1.TagManagedBy, v1alpha1.TagManagedByValue))
 	}
+	return append(out, stolen(q, feeding)...)
+}
+
+// stolen says whose events Karpenter would delete unread.
+func stolen(q queueState, feeding []rule) []string {
+	var out []string
 	for _, r := range feeding {
 		if r.carriesUnknown() {
 			out = append(out, fmt.Sprintf("queue %s is also fed by EventBridge rule %s, with events that Karpenter would delete unread: "+
@@ -139,10 +145,10 @@ func queueConflict(q queueState, feeding []rule) []string {
 
 // ensureQueue makes the queue, or puts the attributes of castoff's own back.
 func (c *Client) ensureQueue(ctx context.Context, cluster inventory.Cluster, have queueState) error {
-	object := "SQS queue " + awsapi.QueueName(cluster.Name)
+	object := "SQS queue " + queueName(cluster)
 	if have.url == "" {
 		_, err := c.sqs.CreateQueue(ctx, &sqs.CreateQueueInput{
-			QueueName: aws.String(awsapi.QueueName(cluster.Name)), Attributes: wantedAttributes(cluster), Tags: awsapi.OurTags(cluster),
+			QueueName: aws.String(queueName(cluster)), Attributes: wantedAttributes(cluster), Tags: awsapi.OurTags(cluster),
 		})
 		return awsapi.Wrap(err, "sqs:CreateQueue", object)
 	}

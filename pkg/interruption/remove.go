@@ -26,6 +26,9 @@ type part struct {
 // carry castoff's tags stays. It may be repeated, also after a crash. SQS refuses a queue of the same name for 60 seconds
 // after (API reference, DeleteQueue). A rule that somebody gave a target of their own is a terminal error.
 func (c *Client) Remove(ctx context.Context, cluster inventory.Cluster) error {
+	if given(cluster) {
+		return nil
+	}
 	queue, err := c.lookAtQueue(ctx, cluster)
 	if err != nil {
 		return err
