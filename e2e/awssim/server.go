@@ -188,6 +188,7 @@ func (s *Server) execute(ctx context.Context, q request, op *operation, form url
 	defer s.unlock()
 	c := &call{s: s, ctx: ctx, identity: s.identityOf(accessKey), service: q.service, operation: record.Operation}
 	record.Time, record.Identity = s.now(), c.identity
+	record.Targets = s.targets(q.service, record.Input)
 	var out any
 	if err == nil {
 		out, err = s.runFaulty(c, op, in, &record)

@@ -136,8 +136,8 @@ func TestWithin(t *testing.T) {
 	}
 	r := Request{Action: "iam:GetRole", Resource: "arn:aws:iam::1:role/castoff-x"}
 	for text, want := range map[string]bool{
-		whole(`{"Effect":"Allow","Action":"iam:*","Resource":"*"}`): true,
-		whole(`{"Effect":"Allow","Action":"sqs:*","Resource":"*"}`): false,
+		whole(`{"Effect":"Allow","Action":"iam:*","Resource":"*"}`):                                                  true,
+		whole(`{"Effect":"Allow","Action":"sqs:*","Resource":"*"}`):                                                  false,
 		whole(`{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"iam:Get*","Resource":"*"}`): false,
 	} {
 		boundary, err := Parse("boundary", text)

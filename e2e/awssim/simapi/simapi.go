@@ -98,11 +98,13 @@ type Call struct {
 	Operation string          `json:"operation"` // as in the SDK: DescribeInstances
 	Identity  string          `json:"identity"`  // the caller's ARN
 	Input     json.RawMessage `json:"input,omitempty"`
-	Status    int             `json:"status"`
-	ErrorCode string          `json:"errorCode,omitempty"`
-	Fault     string          `json:"fault,omitempty"` // ID of the Fault that answered
-	DryRun    bool            `json:"dryRun,omitempty"`
-	Write     bool            `json:"write"` // not a read: changes the world when it succeeds
+	// Targets are the ARNs of what existed of that which the input names, with their tags, before the call.
+	Targets   map[string]map[string]string `json:"targets,omitempty"`
+	Status    int                          `json:"status"`
+	ErrorCode string                       `json:"errorCode,omitempty"`
+	Fault     string                       `json:"fault,omitempty"` // ID of the Fault that answered
+	DryRun    bool                         `json:"dryRun,omitempty"`
+	Write     bool                         `json:"write"` // not a read: changes the world when it succeeds
 }
 
 // Fault makes matching calls fail. Empty fields match everything.
