@@ -33,7 +33,7 @@ func (c *Client) Delete(ctx context.Context, a inventory.Autoscaler) error {
 		return &ReplacedError{Object: "Deployment " + name}
 	}
 	if replicas := max(ptr.Deref(deployment.Spec.Replicas, 1), deployment.Status.Replicas); replicas > 0 {
-		return &RunningError{Deployment: name, Replicas: replicas, Owner: owner(deployment)}
+		return &RunningError{Deployment: name, Replicas: replicas, Owner: inventory.OwnerOf(deployment)}
 	}
 	// Whether the Deployment may be deleted is asked before the Lease goes: without that right the Lease is the second lock still.
 	if err := c.remove(ctx, deployment, "deployments", client.DryRunAll); err != nil {

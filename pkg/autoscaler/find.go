@@ -86,7 +86,7 @@ func (c *Client) read(ctx context.Context, w workload) (inventory.Autoscaler, er
 		Static:         f.static,
 		LeaderElect:    f.leaderElect,
 		Lease:          types.NamespacedName{Namespace: f.namespace, Name: f.lease},
-		Owner:          owner(w.object),
+		Owner:          inventory.OwnerOf(w.object),
 		Notes:          f.notes,
 	}
 	if err := c.readPods(ctx, w, &a); err != nil {

@@ -39,7 +39,7 @@ func (c *Client) TerminationHandlers(ctx context.Context) ([]inventory.Terminati
 	add := func(kind string, object client.Object, spec *corev1.PodSpec) {
 		if runsHandler(spec) {
 			found = append(found, inventory.TerminationHandler{
-				Kind: kind, Workload: client.ObjectKeyFromObject(object), UID: object.GetUID(), Owner: owner(object),
+				Kind: kind, Workload: client.ObjectKeyFromObject(object), UID: object.GetUID(), Owner: inventory.OwnerOf(object),
 			})
 		}
 	}

@@ -1,31 +1,29 @@
-package autoscaler
+package inventory
 
 import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // Keys by which deployment tools mark what they own. The namespace's key may be empty. A tool that renders Helm's charts, or
 // installs them as releases, comes before Helm: it is who would put the object back.
 var owners = []struct{ tool, name, namespace string }{
-	{inventory.OwnerArgoCD, "argocd.argoproj.io/tracking-id", ""}, // application:group/kind:namespace/name
-	{inventory.OwnerArgoCD, "argocd.argoproj.io/instance", ""},
-	{inventory.OwnerKustomization, "kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace"},
-	{inventory.OwnerHelmRelease, "helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"},
-	{inventory.OwnerFleet, "objectset.rio.cattle.io/id", ""},
-	{inventory.OwnerKapp, "kapp.k14s.io/app", ""},
-	{inventory.OwnerHelm, "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"},
+	{OwnerArgoCD, "argocd.argoproj.io/tracking-id", ""}, // application:group/kind:namespace/name
+	{OwnerArgoCD, "argocd.argoproj.io/instance", ""},
+	{OwnerKustomization, "kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace"},
+	{OwnerHelmRelease, "helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"},
+	{OwnerFleet, "objectset.rio.cattle.io/id", ""},
+	{OwnerKapp, "kapp.k14s.io/app", ""},
+	{OwnerHelm, "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"},
 }
 
 // managedBy is Kubernetes' recommended label for the tool (Kubernetes, "Recommended Labels"). It says less than a tool's own mark,
 // and charts that were rendered and applied by hand bear it too: still, whoever has the text may apply it again.
 const managedBy = "app.kubernetes.io/managed-by"
 
-// owner names who would put the object back, as far as it tells; empty if it does not.
-func owner(object metav1.Object) string {
+// OwnerOf names who would put the object back, as far as it tells; empty if it does not.
+func OwnerOf(object metav1.Object) string {
 	for _, o := range owners {
 		name := mark(object, o.name)
 		if name == "" {
