@@ -92,6 +92,18 @@ func (a Autoscaler) Object() string {
 // Scalable says that castoff can stop and start it: that it is a Deployment.
 func (a Autoscaler) Scalable() bool { return cmp.Or(a.Kind, KindDeployment) == KindDeployment }
 
+// StopByHand is the command that stops what castoff does not: what has replicas is scaled to 0, the rest deleted.
+func (a Autoscaler) StopByHand() string {
+	kind, _, _ := strings.Cut(a.Object(), "/")
+	object := kind + "/" + a.Deployment.Name + " -n " + a.Deployment.Namespace
+	switch kind {
+	case "daemonset", "pod", "job":
+		return "kubectl delete " + object
+	default:
+		return "kubectl scale " + object + " --replicas=0"
+	}
+}
+
 // Stopped says that nothing of the Deployment runs, and that none is asked for.
 func (a Autoscaler) Stopped() bool { return a.Replicas == 0 && a.StatusReplicas == 0 && a.Pods == 0 }
 

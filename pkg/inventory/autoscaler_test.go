@@ -37,17 +37,19 @@ func TestAutoscalerObject(t *testing.T) {
 	cases := map[string]struct {
 		reason, kind, want string
 		scalable           bool
+		byHand             string
 	}{
-		"Unsaid":      {"what was always meant", "", "deployment/kube-system/ca", true},
-		"Deployment":  {"the usual", "Deployment", "deployment/kube-system/ca", true},
-		"StatefulSet": {"castoff has no right to its replicas", "StatefulSet", "statefulset/kube-system/ca", false},
-		"Pod":         {"nothing could be scaled", "Pod", "pod/kube-system/ca", false},
+		"Unsaid":      {"what was always meant", "", "deployment/kube-system/ca", true, "kubectl scale deployment/ca -n kube-system --replicas=0"},
+		"Deployment":  {"the usual", "Deployment", "deployment/kube-system/ca", true, "kubectl scale deployment/ca -n kube-system --replicas=0"},
+		"StatefulSet": {"castoff has no right to its replicas", "StatefulSet", "statefulset/kube-system/ca", false, "kubectl scale statefulset/ca -n kube-system --replicas=0"},
+		"DaemonSet":   {"it has no replicas", "DaemonSet", "daemonset/kube-system/ca", false, "kubectl delete daemonset/ca -n kube-system"},
+		"Pod":         {"nothing could be scaled", "Pod", "pod/kube-system/ca", false, "kubectl delete pod/ca -n kube-system"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			a := Autoscaler{Deployment: types.NamespacedName{Namespace: "kube-system", Name: "ca"}, Kind: tc.kind}
-			if got := a.Object(); got != tc.want || a.Scalable() != tc.scalable {
-				t.Errorf("%s: want %s, scalable %t; got %s, %t", tc.reason, tc.want, tc.scalable, got, a.Scalable())
+			if got := a.Object(); got != tc.want || a.Scalable() != tc.scalable || a.StopByHand() != tc.byHand {
+				t.Errorf("%s: want %s, scalable %t, %q; got %s, %t, %q", tc.reason, tc.want, tc.scalable, tc.byHand, got, a.Scalable(), a.StopByHand())
 			}
 		})
 	}
