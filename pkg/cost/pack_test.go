@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+const mib = 1 << 20
+
 // requested is a pod of so many millicores and MiB.
 func requested(milliCPU, memoryMiB int64) Resources {
 	return Resources{MilliCPU: milliCPU, Memory: memoryMiB * mib, Pods: 1}

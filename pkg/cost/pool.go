@@ -168,7 +168,7 @@ func offersFor(t inventory.Target, zones []string, prices Prices, rooms map[stri
 		kind := prices[name]
 		room, ok := rooms[name]
 		if !ok {
-			room = roomOf(kind, maxPods(t))
+			room = resourcesOf(kind.Room(maxPods(t)))
 		}
 		found := false
 		for _, c := range capacity {
@@ -220,36 +220,6 @@ func priceOf(t inventory.InstanceType, spot bool, zones []string) (float64, bool
 		return 0, false
 	}
 	return sum / float64(n), true
-}
-
-const mib = 1 << 20
-
-// roomOf computes what is allocatable on a type that no node of the pool has: Karpenter's share for the hypervisor (7.5 %,
-// VM_MEMORY_OVERHEAD_PERCENT), the reserve of EKS's images (255 MiB and 11 for each pod; 6 %, 1 %, 0.5 %, 0.5 % and then 0.25 % of
-// each core) and the kubelet's eviction threshold of 100 MiB.
-func roomOf(t inventory.InstanceType, maxPods int64) Resources {
-	pods := t.MaxPods
-	if maxPods > 0 {
-		pods = maxPods
-	}
-	if pods == 0 {
-		pods = 110 // the kubelet's default
-	}
-	memory := t.MemoryMiB*mib*925/1000 - (255+11*pods+100)*mib
-	cpu := float64(t.VCPUs * 1000)
-	for core := range t.VCPUs {
-		switch {
-		case core == 0:
-			cpu -= 60
-		case core == 1:
-			cpu -= 10
-		case core < 4:
-			cpu -= 5
-		default:
-			cpu -= 2.5
-		}
-	}
-	return Resources{MilliCPU: max(int64(cpu), 0), Memory: max(memory, 0), Pods: pods}
 }
 
 // requests are those of the pods on the nodes: of each pod that moves, and of all DaemonSets seen there, once.

@@ -227,7 +227,7 @@ func TestRoomOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, roomOf(tc.of, tc.maxPods)); diff != "" {
+			if diff := cmp.Diff(tc.want, resourcesOf(tc.of.Room(tc.maxPods))); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
 		})

@@ -33,6 +33,8 @@ type Finding struct {
 	// Object as kind/namespace/name or kind/name; acceptedRisks names it so.
 	Object string `json:"object,omitempty"`
 	Pool   string `json:"pool,omitempty"`
+	// Workload is what owns the pods that the finding is about, as kind/namespace/name; empty where it is about none, or several.
+	Workload string `json:"workload,omitempty"`
 	// Message says what, why and what to do.
 	Message string `json:"message"`
 	// Accepted says that an accepted risk covers the finding, and AcceptedReason why.

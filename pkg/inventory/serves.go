@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/karpenter/pkg/scheduling"
@@ -14,7 +15,8 @@ import (
 // pods have no say in it. The terms of a required node affinity are alternatives: one that fits is enough.
 func (t Target) Refuses(s *Shape) error {
 	template := t.NodePool.Spec.Template
-	taints := scheduling.Taints(template.Spec.Taints)
+	// PreferNoSchedule keeps nobody away: Karpenter gives way, as the scheduler does.
+	taints := scheduling.Taints(slices.DeleteFunc(slices.Clone(template.Spec.Taints), func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule }))
 	if err := taints.Tolerates(s.Tolerations); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func servingTarget() Target {
 	}
 	t := Target{Pool: "general", NodePool: karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "general"}}}
 	t.NodePool.Spec.Template.Labels = map[string]string{"team": "a"}
-	t.NodePool.Spec.Template.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
+	t.NodePool.Spec.Template.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}}
 	t.NodePool.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "agent-not-ready", Effect: corev1.TaintEffectNoExecute}}
 	t.NodePool.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
 		in(corev1.LabelInstanceTypeStable, "m5.large", "m5.xlarge"), in(corev1.LabelArchStable, "amd64"),
@@ -40,6 +40,7 @@ func TestTargetRefuses(t *testing.T) {
 	}{
 		"Plain":          {"what tolerates the pool's taint and asks for nothing is served", Shape{Tolerations: tolerates}, ""},
 		"Taint":          {"a taint that is not tolerated refuses", Shape{}, "dedicated"},
+		"SoftTaint":      {"a preference keeps nobody away", Shape{Tolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}, NodeSelector: map[string]string{"team": "a"}}, ""},
 		"StartupTaint":   {"a startup taint goes away by itself: it refuses nobody", Shape{Tolerations: tolerates}, ""},
 		"Label":          {"a label of the template can be selected", Shape{Tolerations: tolerates, NodeSelector: map[string]string{"team": "a"}}, ""},
 		"OtherValue":     {"another value of it cannot", Shape{Tolerations: tolerates, NodeSelector: map[string]string{"team": "b"}}, "team"},
