@@ -306,6 +306,11 @@ func TestEngineEnvironment(t *testing.T) {
 				"CLUSTER_ENDPOINT": "https://127.0.0.1:6443", "INTERRUPTION_QUEUE": "q", "AWS_REGION": "us-east-1",
 			}),
 		},
+		"CustomNetworking": {
+			reason: "an interface that pods get no address from does not count for how many pods a node holds",
+			engine: Engine{Image: "x:1", ClusterName: "harbor", ReservedENIs: 1},
+			want:   with(map[string]string{"RESERVED_ENIS": "1"}),
+		},
 		"UserValuesWin": {
 			reason: "what the user wrote in the Migration goes over castoff's own, table by table",
 			engine: Engine{Image: "x:1", ClusterName: "harbor", Values: map[string]any{

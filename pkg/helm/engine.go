@@ -2,6 +2,7 @@ package helm
 
 import (
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/castoff-sh/castoff/charts"
@@ -31,6 +32,8 @@ type Engine struct {
 	RoleARN string
 	// NodeSelector keeps the engine in the home group.
 	NodeSelector map[string]string
+	// ReservedENIs is how many network interfaces of a node pods get no address from; 0 is the chart's default.
+	ReservedENIs int64
 	// Values override all of the above, by the chart's names: what the user wrote in the Migration.
 	Values map[string]any
 }
@@ -40,6 +43,9 @@ func (e Engine) Release() Release {
 	settings := map[string]any{"clusterName": e.ClusterName}
 	setUnlessEmpty(settings, "clusterEndpoint", e.ClusterEndpoint)
 	setUnlessEmpty(settings, "interruptionQueue", e.InterruptionQueue)
+	if e.ReservedENIs > 0 {
+		settings["reservedENIs"] = strconv.FormatInt(e.ReservedENIs, 10)
+	}
 	controller := map[string]any{"image": imageValues(e.Image)}
 	if e.Region != "" {
 		controller["env"] = []any{map[string]any{"name": "AWS_REGION", "value": e.Region}}
