@@ -26,9 +26,10 @@ const entryTypeNodes = "EC2_LINUX"
 
 // lookAtAssociation compares the Pod Identity association of Karpenter's ServiceAccount.
 func (c *Client) lookAtAssociation(ctx context.Context, cluster inventory.Cluster, roleARN string) (findings, error) {
-	object := fmt.Sprintf("Pod Identity association of ServiceAccount %s/%s", engineNamespace, engineServiceAccount)
+	namespace, name := serviceAccount(cluster)
+	object := fmt.Sprintf("Pod Identity association of ServiceAccount %s/%s", namespace, name)
 	listed, err := c.eks.ListPodIdentityAssociations(ctx, &eks.ListPodIdentityAssociationsInput{
-		ClusterName: aws.String(cluster.Name), Namespace: aws.String(engineNamespace), ServiceAccount: aws.String(engineServiceAccount),
+		ClusterName: aws.String(cluster.Name), Namespace: aws.String(namespace), ServiceAccount: aws.String(name),
 	})
 	if err != nil {
 		return findings{}, awsapi.Wrap(err, "eks:ListPodIdentityAssociations", object)
@@ -55,7 +56,7 @@ func (c *Client) lookAtAssociation(ctx context.Context, cluster inventory.Cluste
 	}
 	f.miss(object, func(ctx context.Context) error {
 		_, err := c.eks.CreatePodIdentityAssociation(ctx, &eks.CreatePodIdentityAssociationInput{
-			ClusterName: aws.String(cluster.Name), Namespace: aws.String(engineNamespace), ServiceAccount: aws.String(engineServiceAccount),
+			ClusterName: aws.String(cluster.Name), Namespace: aws.String(namespace), ServiceAccount: aws.String(name),
 			RoleArn: aws.String(roleARN), Tags: awsapi.OurTags(cluster),
 		})
 		return wrapCreate(err, "eks:CreatePodIdentityAssociation", object)

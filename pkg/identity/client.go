@@ -133,13 +133,19 @@ func (f *findings) owns(what string) bool {
 	return slices.ContainsFunc(f.made, func(s step) bool { return s.what == what })
 }
 
+func (f *findings) sentence() string { return strings.Join(f.conflicts, "; ") }
+
 func (f *findings) conflict(format string, args ...any) {
 	f.conflicts = append(f.conflicts, fmt.Sprintf(format, args...))
 }
 
 // Observe looks at the roles, the association and the access entry, and changes nothing. The extra node policies, ARNs
-// or names of AWS managed policies, are expected on the node role beside the four that every EKS node needs.
+// or names of AWS managed policies, are expected on the node role beside the four that every EKS node needs. Of roles that the
+// user provides nothing is Missing or Made: they fit, or it is a conflict.
 func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster, extraNodePolicies []string) (inventory.Identity, error) {
+	if cluster.Provided.Identity() {
+		return c.provided(ctx, cluster, extraNodePolicies)
+	}
 	identity, f, err := c.look(ctx, cluster, extraNodePolicies)
 	if err != nil {
 		return inventory.Identity{}, err
@@ -150,7 +156,7 @@ func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster, extraNo
 	for _, s := range f.made {
 		identity.Made = append(identity.Made, s.what)
 	}
-	identity.Conflict = strings.Join(f.conflicts, "; ")
+	identity.Conflict = f.sentence()
 	identity.Ready = len(f.missing) == 0 && len(f.conflicts) == 0
 	return identity, nil
 }
@@ -158,12 +164,19 @@ func (c *Client) Observe(ctx context.Context, cluster inventory.Cluster, extraNo
 // Ensure makes what Observe would call missing. Every step stands on its own: after a crash, the next call makes the
 // rest. A conflict is a terminal error, and nothing is written.
 func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster, extraNodePolicies []string) error {
+	if cluster.Provided.Identity() {
+		have, err := c.provided(ctx, cluster, extraNodePolicies)
+		if err == nil && have.Conflict != "" {
+			err = inventory.Terminal(fmt.Errorf("identities of cluster %s: %s", cluster.Name, have.Conflict))
+		}
+		return err
+	}
 	_, f, err := c.look(ctx, cluster, extraNodePolicies)
 	if err != nil {
 		return err
 	}
 	if len(f.conflicts) > 0 {
-		return inventory.Terminal(fmt.Errorf("identities of cluster %s: %s", cluster.Name, strings.Join(f.conflicts, "; ")))
+		return inventory.Terminal(fmt.Errorf("identities of cluster %s: %s", cluster.Name, f.sentence()))
 	}
 	for _, s := range f.missing {
 		if err := s.do(ctx); err != nil {
@@ -177,6 +190,9 @@ func (c *Client) Ensure(ctx context.Context, cluster inventory.Cluster, extraNod
 // association, and the roles with all that is on them. What does not carry castoff's tags stays. It may be repeated, also
 // after a crash. A role that somebody put into an instance profile of their own is a terminal error, and stays whole.
 func (c *Client) Remove(ctx context.Context, cluster inventory.Cluster) error {
+	if cluster.Provided.Identity() {
+		return nil
+	}
 	identity, f, err := c.look(ctx, cluster, nil)
 	if err != nil {
 		return err

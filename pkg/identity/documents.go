@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -56,13 +57,25 @@ func ControllerPolicies(c inventory.Cluster) map[string]string {
 		"NodeLifecycle":     nodeLifecycle(c),
 		"IAMIntegration":    instanceProfiles(c),
 		"EKSIntegration":    {allow([]string{"eks:DescribeCluster"}, []string{c.ARN})},
-		"Interruption":      {allow([]string{"sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"}, []string{awsapi.ARN(c, "sqs", awsapi.QueueName(c.Name))})},
+		"Interruption":      interruptions(c),
 		"ZonalShift":        {allow([]string{"arc-zonal-shift:GetManagedResource"}, []string{c.ARN})},
 		"ResourceDiscovery": discovery(c),
 	} {
+		if len(statements) == 0 {
+			continue
+		}
 		out["Karpenter"+name] = awsapi.NewDocument(statements...).String()
 	}
 	return out
+}
+
+// interruptions lets Karpenter read its queue, if it has one.
+func interruptions(c inventory.Cluster) []awsapi.Statement {
+	if c.Provided.NoQueue {
+		return nil
+	}
+	queue := awsapi.ARN(c, "sqs", cmp.Or(c.Provided.Queue, awsapi.QueueName(c.Name)))
+	return []awsapi.Statement{allow([]string{"sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"}, []string{queue})}
 }
 
 func allow(actions, resources []string) awsapi.Statement {
@@ -133,13 +146,13 @@ func instanceProfiles(c inventory.Cluster) []awsapi.Statement {
 		return when(tagged(s, c, where, tagNodeClass), "StringEquals", where+"/"+tagRegion, c.Region)
 	}
 	return []awsapi.Statement{
-		when(allow([]string{"iam:PassRole"}, []string{awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name))}), "StringEquals", "iam:PassedToService", ec2Service(c)),
+		when(allow([]string{"iam:PassRole"}, []string{awsapi.GlobalARN(c, "iam", "role/"+NodeRole(c))}), "StringEquals", "iam:PassedToService", ec2Service(c)),
 		inRegion(allow([]string{"iam:CreateInstanceProfile"}, profiles), requestTag),
 		inRegion(inRegion(allow([]string{"iam:TagInstanceProfile"}, profiles), resourceTag), requestTag),
 		inRegion(allow([]string{"iam:AddRoleToInstanceProfile", "iam:RemoveRoleFromInstanceProfile", "iam:DeleteInstanceProfile"}, profiles), resourceTag),
 		allow([]string{"iam:GetInstanceProfile"}, profiles),
 		allow([]string{"iam:ListInstanceProfiles"}, []string{"*"}),
-		allow([]string{"iam:GetRole"}, []string{awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name))}),
+		allow([]string{"iam:GetRole"}, []string{awsapi.GlobalARN(c, "iam", "role/"+NodeRole(c))}),
 	}
 }
 

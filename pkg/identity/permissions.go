@@ -17,7 +17,7 @@ func Policy(c inventory.Cluster, extraNodePolicies ...string) string {
 }
 
 func statements(c inventory.Cluster, extra []string) []awsapi.Statement {
-	return slices.Concat(readStatements(c), groupStatements(c), clusterStatements(c), roleStatements(c, extra), interruptionStatements(c), removalStatements(c))
+	return withoutProvided(c, slices.Concat(readStatements(c), groupStatements(c), clusterStatements(c), roleStatements(c, extra), interruptionStatements(c), removalStatements(c)))
 }
 
 func named(sid string, s awsapi.Statement) awsapi.Statement {
@@ -32,7 +32,7 @@ func readStatements(c inventory.Cluster) []awsapi.Statement {
 		named("Read", when(allow([]string{
 			"autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeInstanceRefreshes", "autoscaling:DescribeLaunchConfigurations",
 			"autoscaling:DescribeLifecycleHooks", "autoscaling:DescribePolicies", "autoscaling:DescribeScalingActivities", "autoscaling:DescribeScheduledActions",
-			"ec2:DescribeImages", "ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions", "ec2:GetInstanceTypesFromInstanceRequirements",
+			"ec2:DescribeImages", "ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSecurityGroups", "ec2:GetInstanceTypesFromInstanceRequirements",
 			"events:ListRuleNamesByTarget",
 		}, []string{"*"}), "StringEquals", "aws:RequestedRegion", c.Region)),
 		named("ReadIdentity", allow([]string{"iam:ListInstanceProfiles", "sts:GetCallerIdentity"}, []string{"*"})),
