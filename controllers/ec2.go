@@ -11,11 +11,12 @@ type ec2Call[I, O any] func(context.Context, *I, ...func(*ec2.Options)) (*O, err
 
 // ec2Calls are the calls of EC2 that castoff makes, each held as a function. An SDK client that is itself put into an
 // interface brings all of its seven hundred operations into the binary, because Helm's templates call methods by name and the
-// linker then keeps every method that could be: 20 MiB of code, and as much memory, for five calls.
+// linker then keeps every method that could be: 20 MiB of code, and as much memory, for six calls.
 type ec2Calls struct {
 	launchTemplates        ec2Call[ec2.DescribeLaunchTemplatesInput, ec2.DescribeLaunchTemplatesOutput]
 	launchTemplateVersions ec2Call[ec2.DescribeLaunchTemplateVersionsInput, ec2.DescribeLaunchTemplateVersionsOutput]
 	images                 ec2Call[ec2.DescribeImagesInput, ec2.DescribeImagesOutput]
+	securityGroups         ec2Call[ec2.DescribeSecurityGroupsInput, ec2.DescribeSecurityGroupsOutput]
 	describedTypes         ec2Call[ec2.DescribeInstanceTypesInput, ec2.DescribeInstanceTypesOutput]
 	instanceTypes          ec2Call[ec2.GetInstanceTypesFromInstanceRequirementsInput, ec2.GetInstanceTypesFromInstanceRequirementsOutput]
 }
@@ -23,7 +24,7 @@ type ec2Calls struct {
 func newEC2Calls(c *ec2.Client) ec2Calls {
 	return ec2Calls{
 		launchTemplates: c.DescribeLaunchTemplates, launchTemplateVersions: c.DescribeLaunchTemplateVersions,
-		images: c.DescribeImages, describedTypes: c.DescribeInstanceTypes, instanceTypes: c.GetInstanceTypesFromInstanceRequirements,
+		images: c.DescribeImages, securityGroups: c.DescribeSecurityGroups, describedTypes: c.DescribeInstanceTypes, instanceTypes: c.GetInstanceTypesFromInstanceRequirements,
 	}
 }
 
@@ -40,6 +41,11 @@ func (c ec2Calls) DescribeLaunchTemplateVersions(ctx context.Context, in *ec2.De
 // DescribeImages is the SDK's.
 func (c ec2Calls) DescribeImages(ctx context.Context, in *ec2.DescribeImagesInput, o ...func(*ec2.Options)) (*ec2.DescribeImagesOutput, error) {
 	return c.images(ctx, in, o...)
+}
+
+// DescribeSecurityGroups is the SDK's.
+func (c ec2Calls) DescribeSecurityGroups(ctx context.Context, in *ec2.DescribeSecurityGroupsInput, o ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error) {
+	return c.securityGroups(ctx, in, o...)
 }
 
 // DescribeInstanceTypes is the SDK's.

@@ -22,6 +22,9 @@ type InstanceType struct {
 	EFA           bool  `json:"efa,omitempty"`
 	NetworkCards  int64 `json:"networkCards,omitempty"`
 	BandwidthMbps int64 `json:"bandwidthMbps,omitempty"`
+	// Interfaces are those of its first network card, the only one that pods use, and AddressesPerInterface their IPv4 addresses.
+	Interfaces            int64 `json:"interfaces,omitempty"`
+	AddressesPerInterface int64 `json:"addressesPerInterface,omitempty"`
 }
 
 // InstanceFamily is what EC2 has of a family of instance types, such as m6i; no types where it does not know the family.

@@ -141,6 +141,10 @@ func (fakeEC2) DescribeImages(context.Context, *ec2.DescribeImagesInput, ...func
 	return &ec2.DescribeImagesOutput{Images: []ec2types.Image{{}}}, nil
 }
 
+func (fakeEC2) DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error) {
+	return &ec2.DescribeSecurityGroupsOutput{SecurityGroups: []ec2types.SecurityGroup{{}}}, nil
+}
+
 func (fakeEC2) DescribeInstanceTypes(context.Context, *ec2.DescribeInstanceTypesInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error) {
 	return &ec2.DescribeInstanceTypesOutput{InstanceTypes: []ec2types.InstanceTypeInfo{{}}}, nil
 }

@@ -81,8 +81,12 @@ func instanceType(in ec2types.InstanceTypeInfo) inventory.InstanceType {
 	}
 	if n := in.NetworkInfo; n != nil {
 		out.EFA, out.NetworkCards = aws.ToBool(n.EfaSupported), int64(aws.ToInt32(n.MaximumNetworkCards))
+		out.Interfaces, out.AddressesPerInterface = int64(aws.ToInt32(n.MaximumNetworkInterfaces)), int64(aws.ToInt32(n.Ipv4AddressesPerInterface))
 		for _, card := range n.NetworkCards {
 			out.BandwidthMbps += int64(1000 * aws.ToFloat64(card.BaselineBandwidthInGbps))
+			if card.MaximumNetworkInterfaces != nil && aws.ToInt32(card.NetworkCardIndex) == aws.ToInt32(n.DefaultNetworkCardIndex) {
+				out.Interfaces = int64(*card.MaximumNetworkInterfaces)
+			}
 		}
 	}
 	return out

@@ -3,6 +3,7 @@ package nodegroup
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -44,11 +45,15 @@ func TestInstanceType(t *testing.T) {
 			reason: "the bandwidth of all cards together, without bursts",
 			in: ec2types.InstanceTypeInfo{
 				InstanceType: "p4d.24xlarge", InstanceStorageInfo: &ec2types.InstanceStorageInfo{TotalSizeInGB: aws.Int64(8000)},
-				NetworkInfo: &ec2types.NetworkInfo{EfaSupported: aws.Bool(true), MaximumNetworkCards: aws.Int32(2), NetworkCards: []ec2types.NetworkCardInfo{
-					{BaselineBandwidthInGbps: aws.Float64(100)}, {BaselineBandwidthInGbps: aws.Float64(100), PeakBandwidthInGbps: aws.Float64(400)},
-				}},
+				NetworkInfo: &ec2types.NetworkInfo{EfaSupported: aws.Bool(true), MaximumNetworkCards: aws.Int32(2), MaximumNetworkInterfaces: aws.Int32(30), Ipv4AddressesPerInterface: aws.Int32(50),
+					NetworkCards: []ec2types.NetworkCardInfo{
+						{BaselineBandwidthInGbps: aws.Float64(100), MaximumNetworkInterfaces: aws.Int32(15)},
+						{NetworkCardIndex: aws.Int32(1), BaselineBandwidthInGbps: aws.Float64(100), PeakBandwidthInGbps: aws.Float64(400), MaximumNetworkInterfaces: aws.Int32(14)},
+					}},
 			},
-			want: inventory.InstanceType{Name: "p4d.24xlarge", Architecture: "amd64", LocalStorageGB: 8000, EFA: true, NetworkCards: 2, BandwidthMbps: 200000},
+			want: inventory.InstanceType{
+				Name: "p4d.24xlarge", Architecture: "amd64", LocalStorageGB: 8000, EFA: true, NetworkCards: 2, BandwidthMbps: 200000, Interfaces: 15, AddressesPerInterface: 50,
+			},
 		},
 		"GPUs": {
 			reason: "by maker and name: four of another kind are not the same",
@@ -146,5 +151,41 @@ func TestFamiliesAreReadOnce(t *testing.T) {
 	}
 	if calls != 2 {
 		t.Errorf("EC2 was asked %d times: want one failure and one answer, kept for one that it does not know too", calls)
+	}
+}
+
+func TestSecurityGroupsOfTheCluster(t *testing.T) {
+	l := newLab(t)
+	group := func(name string, keys ...string) string {
+		t.Helper()
+		in := &ec2.CreateSecurityGroupInput{GroupName: aws.String(name), Description: aws.String(name)}
+		if len(keys) > 0 {
+			spec := ec2types.TagSpecification{ResourceType: ec2types.ResourceTypeSecurityGroup}
+			for _, k := range keys {
+				spec.Tags = append(spec.Tags, ec2types.Tag{Key: aws.String(k), Value: aws.String("owned")})
+			}
+			in.TagSpecifications = []ec2types.TagSpecification{spec}
+		}
+		out, err := l.ec2.CreateSecurityGroup(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return aws.ToString(out.GroupId)
+	}
+	id := group("tagged", "kubernetes.io/cluster/"+l.port.cluster, "team")
+	group("other", "kubernetes.io/cluster/another")
+	group("plain")
+	got, err := l.port.SecurityGroups(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := inventory.SecurityGroup{ID: id, Name: "tagged"}
+	if !slices.Contains(got, want) {
+		t.Errorf("got %v, want %v among them", got, want)
+	}
+	for _, g := range got {
+		if g.Name == "other" || g.Name == "plain" {
+			t.Errorf("%v is not tagged for the cluster", g)
+		}
 	}
 }
