@@ -39,7 +39,9 @@ type check func(Input) []inventory.Finding
 // checks in the order in which they are reported.
 var checks = []check{
 	wrongCluster, autoMode, foreignKarpenter, permissions, nodeRole,
-	noAutoscaler, homeTainted, groupBusy, notCarried,
+	noAutoscaler, autoscalerNotDeployment, autoscalerGroupsUnknown, autoscalersOverlap, autoscalerOwned, autoscalerScaled,
+	autoscalerNoElection, autoscalerNotRead, groupsLeftUnscaled,
+	homeTainted, groupBusy, notCarried,
 	budgetNeverAllows, twoBudgets, barePods,
 }
 
