@@ -21,6 +21,8 @@ type Engine struct {
 	CRDs bool `json:"crds"`
 	// CRDForeign names a CRD that belongs to somebody else, and its owner.
 	CRDForeign string `json:"crdForeign,omitempty"`
+	// DroppedVersions are versions in which objects of a CRD may be stored and that Karpenter's own definition no longer has, by CRD.
+	DroppedVersions map[string][]string `json:"droppedVersions,omitempty"`
 	// ReadyReplicas of the engine's Deployment, and Replicas asked for.
 	ReadyReplicas int32 `json:"readyReplicas"`
 	Replicas      int32 `json:"replicas"`

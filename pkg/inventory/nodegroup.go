@@ -48,6 +48,10 @@ type NodeGroup struct {
 	// NewInstancesProtected is the group's own scale-in protection for instances to come.
 	NewInstancesProtected bool `json:"newInstancesProtected,omitempty"`
 	WarmPool              bool `json:"warmPool,omitempty"`
+	// DeletionProtection is Auto Scaling's: none, prevent-force-deletion, prevent-all-deletion; empty is none.
+	DeletionProtection string `json:"deletionProtection,omitempty"`
+	// RetainsInstances says that an instance lifecycle policy keeps instances whose termination hook was abandoned.
+	RetainsInstances bool `json:"retainsInstances,omitempty"`
 	// InstanceRefresh is the status of a refresh that has not ended, else empty.
 	InstanceRefresh string `json:"instanceRefresh,omitempty"`
 	// LaunchError is the message of the last scaling activity when that failed, for people to read.

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -17,6 +18,9 @@ const (
 	CheckNodeRole          = "NodeRoleCannotJoin"
 	CheckPermissionDenied  = "PermissionDenied"
 	CheckPermissionUnknown = "PermissionNotChecked"
+	CheckClusterNameTaken  = "ClusterNameTaken"
+	CheckPodIdentityAgent  = "PodIdentityAgentMissing"
+	CheckNotRead           = "SurroundingsNotRead"
 )
 
 // clusterNotFound: a typing error in the name, the wrong region or the wrong account would otherwise show as an empty cluster.
@@ -91,9 +95,65 @@ func permissions(in Input) []inventory.Finding {
 	return out
 }
 
+// clusterNameTaken: Karpenter ends instances that carry its tags and the cluster's name and that no NodeClaim here knows. With two
+// clusters of one name in an account and region, each ends the other's nodes.
+func clusterNameTaken(in Input) []inventory.Finding {
+	var out []inventory.Finding
+	for _, n := range in.Surroundings.Namesakes {
+		out = append(out, block(CheckClusterNameTaken, "vpc/"+n.VPC, "Another VPC has "+count(n.Instances, "instance")+" that a Karpenter launched for a cluster "+in.Cluster.Name+
+			": that is another cluster of this name, or what one left behind. Karpenter would end them as its own. End or retag them (eks:eks-cluster-name) if they are left behind; two clusters of one name cannot both have a Karpenter in one region."))
+	}
+	return out
+}
+
+// podIdentityAgent: the engine gets its credentials from the agent on its node. Without one every pod of Karpenter's ends at its first
+// call to AWS.
+func podIdentityAgent(in Input) []inventory.Finding {
+	const agent = "eks-pod-identity-agent"
+	addon := in.Surroundings.PodIdentityAgent
+	runs := slices.ContainsFunc(in.Workloads.Controllers, func(c inventory.Controller) bool { return c.Kind == "DaemonSet" && c.Name == agent })
+	if addon == nil || *addon || runs || in.Identity.WebIdentity || in.Engine.Adopted {
+		return nil
+	}
+	return []inventory.Finding{block(CheckPodIdentityAgent, "addon/"+agent, "The cluster has no EKS Pod Identity Agent, so Karpenter would get no AWS credentials. Add it: aws eks create-addon --cluster-name "+
+		in.Cluster.Name+" --addon-name "+agent+".")}
+}
+
+// notRead: what was not looked at is not known to be well, and nobody should take its silence for that.
+func notRead(in Input) []inventory.Finding {
+	var denied, silent []string
+	for _, n := range in.Surroundings.NotRead {
+		what := n.What + " (" + n.Action + ")"
+		if n.Denied {
+			denied = append(denied, what)
+		} else {
+			silent = append(silent, what)
+		}
+	}
+	var said []string
+	if len(denied) > 0 {
+		said = append(said, "Not checked, because castoff may not read it: "+three(denied)+". Grant it: kubectl castoff plan -o iam prints the policy.")
+	}
+	if len(silent) > 0 {
+		said = append(said, "Not checked, because AWS did not answer: "+three(silent)+". In a VPC without that service's endpoint, look yourself.")
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	return []inventory.Finding{warn(CheckNotRead, "cluster/"+in.Cluster.Name, sentences(said...))}
+}
+
 // sentences joins those that are there.
 func sentences(s ...string) string {
 	return strings.Join(slices.DeleteFunc(s, func(s string) bool { return s == "" }), " ")
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // three names at most three and counts the rest.

@@ -26,6 +26,11 @@ type Input struct {
 	Home         string
 	Pools        []inventory.Pool
 	Targets      map[string]inventory.Target
+	Surroundings inventory.Surroundings
+	// Strategy is the Migration's: how many nodes may be on their way at once.
+	Strategy v1alpha1.Strategy
+	// EngineVersion is the version of Karpenter that is to run; empty: not known, and not checked.
+	EngineVersion string
 	// Resolved are findings that were made on the way: pools that name nothing, a translation that failed.
 	Resolved []inventory.Finding
 
@@ -39,9 +44,10 @@ type check func(Input) []inventory.Finding
 // checks in the order in which they are reported.
 var checks = []check{
 	wrongCluster, autoMode, foreignKarpenter, permissions, nodeRole,
-	noAutoscaler, autoscalerNotDeployment, autoscalerGroupsUnknown, autoscalersOverlap, autoscalerOwned, autoscalerScaled,
-	autoscalerNoElection, autoscalerNotRead, groupsLeftUnscaled,
-	homeTainted, groupBusy, notCarried,
+	clusterNameTaken, podIdentityAgent, kubernetesVersion, storedVersions, notRead,
+	noAutoscaler, homeTainted, homeTooSmall, homeOnSpot, homeFull,
+	groupBusy, groupUnhealthy, terminateSuspended, instancesRetained, lifecycleHooks, warmPool, scaleInProtection, deletionProtection,
+	ownedInCode, notCarried, dhcpOptions, subnetGone, subnetFull, vcpuQuota, spotRole,
 	budgetNeverAllows, twoBudgets, barePods,
 }
 

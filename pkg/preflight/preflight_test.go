@@ -24,7 +24,7 @@ func sound(change ...func(*Input)) Input {
 		ClusterName: "prod", ClusterFound: true,
 		Cluster:     inventory.Cluster{Name: "prod", Same: true},
 		Groups:      []inventory.NodeGroup{{Name: "general-a"}, {Name: "system"}},
-		Nodes:       []inventory.Node{{Name: "old", Group: "general-a"}, {Name: "home", Group: "system"}, {Name: "alien"}},
+		Nodes:       []inventory.Node{{Name: "old", Group: "general-a"}, {Name: "home-a", Group: "system", Ready: true}, {Name: "home-b", Group: "system", Ready: true}, {Name: "alien"}},
 		Autoscalers: []inventory.Autoscaler{{}},
 		Permissions: []inventory.Permission{{Action: "ec2:DescribeInstances", State: inventory.PermissionAllowed}},
 		Home:        "system",
@@ -294,7 +294,7 @@ func TestRun(t *testing.T) {
 		},
 		"NeverElsewhere": {
 			reason: "a budget of pods that do not move blocks nothing",
-			in:     sound(pods(pod("web-1", on("home"))), budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))),
+			in:     sound(pods(pod("web-1", on("home-a"))), budgets(budget("web", matching("app", "web"), maxUnavailable(number(0))))),
 		},
 		"NeverOtherNamespace": {
 			reason: "a budget reaches no other namespace",
@@ -364,7 +364,7 @@ func TestRun(t *testing.T) {
 		},
 		"BarePodAtHome": {
 			reason: "the home stays",
-			in:     sound(pods(pod("debug", bare, on("home")))),
+			in:     sound(pods(pod("debug", bare, on("home-a")))),
 		},
 		"BarePodAlien": {
 			reason: "a node of no group stays, too",
