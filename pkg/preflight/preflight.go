@@ -45,7 +45,9 @@ type check func(Input) []inventory.Finding
 var checks = []check{
 	wrongCluster, autoMode, foreignKarpenter, permissions, nodeRole,
 	clusterNameTaken, podIdentityAgent, kubernetesVersion, storedVersions, notRead,
-	noAutoscaler, homeTainted, homeTooSmall, homeOnSpot, homeFull,
+	noAutoscaler, autoscalerNotDeployment, autoscalerGroupsUnknown, autoscalersOverlap, autoscalerOwned, autoscalerScaled,
+	autoscalerNoElection, autoscalerNotRead, groupsLeftUnscaled,
+	homeTainted, homeTooSmall, homeOnSpot, homeFull,
 	groupBusy, groupUnhealthy, terminateSuspended, instancesRetained, lifecycleHooks, warmPool, scaleInProtection, deletionProtection,
 	ownedInCode, notCarried, dhcpOptions, subnetGone, subnetFull, vcpuQuota, spotRole,
 	budgetNeverAllows, twoBudgets, barePods,

@@ -588,7 +588,7 @@ Worth knowing (1)
 // namespaces as given.
 func large(namespaces int) Input {
 	in := sound(pods(), budgets())
-	in.Pools, in.Nodes = nil, nil
+	in.Pools, in.Nodes, in.Home = nil, nil, ""
 	for i := range 60 {
 		in.Pools = append(in.Pools, inventory.Pool{Name: fmt.Sprintf("p%d", i), NodeGroups: []string{fmt.Sprintf("g%d", i)}})
 	}
