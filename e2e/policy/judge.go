@@ -45,6 +45,11 @@ func Engine(c inventory.Cluster) (Role, error) {
 	return role, nil
 }
 
+// made says whether the call was made with the role. Programs of the lab that run outside of the cluster are users of its name.
+func (r Role) made(call simapi.Call) bool {
+	return strings.Contains(call.Identity, ":assumed-role/"+r.Name+"/") || strings.HasSuffix(call.Identity, ":user/"+r.Name)
+}
+
 // may asks the role's policies and its boundary.
 func (r Role) may(q Request) Decision {
 	if r.Boundary == nil {
@@ -66,7 +71,7 @@ func Judge(c inventory.Cluster, role Role, calls []simapi.Call) (Verdict, error)
 	var v Verdict
 	reader, refused, used := NewReader(c), map[string]int{}, map[string]bool{}
 	for _, call := range calls {
-		if !strings.Contains(call.Identity, ":assumed-role/"+role.Name+"/") {
+		if !role.made(call) {
 			reader.overhear(call)
 			continue
 		}

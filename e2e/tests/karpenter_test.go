@@ -125,6 +125,7 @@ func TestKarpenter(t *testing.T) {
 		{"NothingDrifts", k.nothingDrifts},
 		{"UnderusedNodeGoes", k.underusedNodeGoes},
 		{"OnlyTheEngineCalled", k.onlyTheEngineCalled},
+		{"PoliciesAllowEveryCall", func(_ context.Context, t *testing.T) { callsAreAllowed(t, k.lab) }},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.run(ctx, t) }) {
 			return // each step begins where the one before ended

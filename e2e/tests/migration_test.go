@@ -41,6 +41,7 @@ func TestWholeMigration(t *testing.T) {
 		t.FailNow()
 	}
 	t.Run("CompletedIsQuiet", func(t *testing.T) { staysQuiet(ctx, t, scene) })
+	t.Run("PoliciesAllowEveryCall", func(t *testing.T) { callsAreAllowed(t, scene.Lab) })
 	t.Run("UninstallChangesNoNode", func(t *testing.T) { uninstallChangesNoNode(ctx, t, scene) })
 }
 

@@ -39,6 +39,7 @@ func TestWayBack(t *testing.T) {
 			t.FailNow() // the next leg would begin nowhere
 		}
 	}
+	t.Run("PoliciesAllowEveryCall", func(t *testing.T) { callsAreAllowed(t, p.scene.Lab) })
 }
 
 func (p *passage) fromTheMiddle(ctx context.Context, t *testing.T) {
