@@ -166,9 +166,11 @@ func retireAutoscalers(o *outcome, l look) {
 	}
 	for _, recorded := range l.Snapshot.Autoscalers {
 		a, ok := autoscaler(l, recorded)
-		object := "deployment/" + a.Deployment.String()
+		object := a.Object()
 		switch {
 		case !ok:
+		case !a.Scalable():
+			o.warn(checkNotDeployment, object, "Cluster Autoscaler is a "+a.Kind+", and castoff deletes Deployments only. Delete it by hand.")
 		case a.Owner != "":
 			o.warn("OwnedElsewhere", object, "Cluster Autoscaler belongs to "+a.Owner+", which would put it back. Remove it there.")
 		case !a.Stopped():

@@ -92,7 +92,7 @@ func release(o *outcome, led *ledger, l look) bool {
 			if a.Stopped() && a.LeaderElect {
 				o.act(HoldLease{Lease: a.Lease}) // whether or not it still comes, it comes as a standby
 			}
-			o.wait("AutoscalerStarting", "deployment/"+a.Deployment.String(), "It was asked to run a moment ago, and is stopped once that is seen.")
+			o.wait("AutoscalerStarting", a.Object(), "It was asked to run a moment ago, and is stopped once that is seen.")
 			released = false
 			continue
 		case a.Stopped():
@@ -104,7 +104,7 @@ func release(o *outcome, led *ledger, l look) bool {
 }
 
 func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
-	object := "deployment/" + a.Deployment.String()
+	object := a.Object()
 	stops := led.attempts(kindStopAutoscaler, a.Deployment.String())
 	switch {
 	case standby(a) && a.Replicas > 0:
@@ -112,6 +112,8 @@ func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
 		return true
 	case a.Replicas == 0:
 		o.wait("AutoscalerStopping", object, "Cluster Autoscaler is scaled to 0; "+strconv.Itoa(a.Pods)+" of its pods are still there.")
+	case !a.Scalable():
+		o.block(checkNotDeployment, object, "Cluster Autoscaler runs as a "+a.Kind+", and castoff stops Deployments only. It waits, and evicts nothing, until you stop it: "+a.StopByHand())
 	case stops < mostStops:
 		o.wait("AutoscalerRunning", object, "Cluster Autoscaler is being scaled to 0.")
 		o.act(StopAutoscaler{Autoscaler: a})
@@ -121,6 +123,9 @@ func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
 	}
 	return false
 }
+
+// checkNotDeployment is the preflight's word, too: a Cluster Autoscaler that castoff neither stops nor starts.
+const checkNotDeployment = "AutoscalerNotDeployment"
 
 func by(a inventory.Autoscaler) string {
 	if a.Owner == "" {

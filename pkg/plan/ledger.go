@@ -230,7 +230,7 @@ func visible(op v1alpha1.Operation, w World) bool {
 	case kindRemoveIdentity:
 		return len(w.Identity.Made) == 0
 	case kindStopAutoscaler, kindStartAutoscaler, kindDeleteAutoscaler:
-		i := slices.IndexFunc(w.Autoscalers, func(a inventory.Autoscaler) bool { return a.Deployment.String() == targetOf(op) })
+		i := slices.IndexFunc(w.Autoscalers, func(a inventory.Autoscaler) bool { return a.Scalable() && a.Deployment.String() == targetOf(op) })
 		return i < 0 || visibleOnAutoscaler(w.Autoscalers[i], op)
 	}
 	i := slices.IndexFunc(w.Groups, func(g inventory.NodeGroup) bool { return g.AutoScalingGroup == targetOf(op) })

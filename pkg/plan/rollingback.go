@@ -102,7 +102,7 @@ func goneForGood(l look) []string {
 }
 
 func autoscaler(l look, recorded inventory.Autoscaler) (inventory.Autoscaler, bool) {
-	i := slices.IndexFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return a.Deployment == recorded.Deployment })
+	i := slices.IndexFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return a.Object() == recorded.Object() })
 	if i < 0 {
 		return inventory.Autoscaler{}, false
 	}
@@ -263,7 +263,7 @@ func startAutoscalers(o *outcome, led *ledger, l look) {
 			continue
 		}
 		if !slices.Equal(a.Args, recorded.Args) {
-			o.warn("AutoscalerChanged", "deployment/"+a.Deployment.String(), "Its arguments are not those of the snapshot: somebody changed them since. castoff leaves them as they are.")
+			o.warn("AutoscalerChanged", a.Object(), "Its arguments are not those of the snapshot: somebody changed them since. castoff leaves them as they are.")
 		}
 		startAutoscaler(o, led, l, a, recorded.Replicas)
 	}
@@ -271,11 +271,14 @@ func startAutoscalers(o *outcome, led *ledger, l look) {
 
 func startAutoscaler(o *outcome, led *ledger, l look, a inventory.Autoscaler, replicas int32) {
 	const starting = "AutoscalerStarting"
-	object := "deployment/" + a.Deployment.String()
+	object := a.Object()
 	start, asked := led.entry(kindStartAutoscaler, a.Deployment.String())
 	owed := takenOver(led, l) || (asked && start.DoneTime == nil)
 	switch {
 	case a.Replicas == 0 && !owed:
+	case a.Replicas == 0 && !a.Scalable():
+		o.block(checkNotDeployment, object, "Cluster Autoscaler ran as a "+a.Kind+", and castoff starts Deployments only. Give it its "+
+			strconv.Itoa(int(replicas))+" replicas, or set spec.paused to false to stay with Karpenter.")
 	case a.Replicas == 0 && start.Attempts >= mostStops && start.DoneTime != nil:
 		o.block("AutoscalerStoppedAgain", object, "Cluster Autoscaler was scaled to 0 again"+by(a)+", and castoff does not fight over it. Scale it to "+
 			strconv.Itoa(int(replicas))+", or set spec.paused to false to stay with Karpenter.")
