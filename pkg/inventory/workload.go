@@ -128,4 +128,7 @@ type Webhook struct {
 	Selector map[string]string `json:"selector,omitempty"`
 	// Pods says that it is asked about pods, their binding or their eviction.
 	Pods bool `json:"pods,omitempty"`
+	// Own says that it is asked about the pods that answer it, as far as its selectors say so by the namespace's name and the
+	// Service's selector: without an answer none of them can be made.
+	Own bool `json:"own,omitempty"`
 }

@@ -1,12 +1,14 @@
 package preflight
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -17,6 +19,7 @@ import (
 // The checks of PodDisruptionBudgets.
 const (
 	CheckBudgetNeverAllows = "BudgetNeverAllows"
+	CheckBudgetUnhealthy   = "BudgetUnhealthy"
 	CheckTwoBudgets        = "TwoBudgets"
 )
 
@@ -27,14 +30,7 @@ func budgetObject(b *policyv1.PodDisruptionBudget) string {
 // budgetNeverAllows: a budget that no healthy workload could ever satisfy holds its node for ever; it is found at the drain of
 // the last node otherwise.
 func budgetNeverAllows(in Input) []inventory.Finding {
-	first := map[*policyv1.PodDisruptionBudget]moving{}
-	for _, p := range in.moving {
-		for _, b := range p.budgets {
-			if _, known := first[b]; !known {
-				first[b] = p
-			}
-		}
-	}
+	first := firstPods(in)
 	var out []inventory.Finding
 	for i := range in.Workloads.Budgets {
 		b := &in.Workloads.Budgets[i]
@@ -52,6 +48,9 @@ func budgetNeverAllows(in Input) []inventory.Finding {
 }
 
 func remedy(b *policyv1.PodDisruptionBudget) string {
+	if uncounted(b) != "" {
+		return "Give its pods a controller that Kubernetes can scale, or use minAvailable with a number."
+	}
 	if b.Spec.MaxUnavailable != nil {
 		return "Raise maxUnavailable to at least 1."
 	}
@@ -60,6 +59,9 @@ func remedy(b *policyv1.PodDisruptionBudget) string {
 
 // never says why a budget can never allow an eviction, or nothing if it can.
 func never(b *policyv1.PodDisruptionBudget) string {
+	if why := uncounted(b); why != "" {
+		return why
+	}
 	expected := int(b.Status.ExpectedPods)
 	if m := b.Spec.MaxUnavailable; m != nil {
 		if n, err := intstr.GetScaledValueFromIntOrPercent(m, max(expected, 1), true); err == nil && n == 0 {
@@ -77,10 +79,55 @@ func never(b *policyv1.PodDisruptionBudget) string {
 	return ""
 }
 
-// twoBudgets: the Eviction API answers 500 for a pod that two budgets select, for ever (Kubernetes, "API-initiated eviction").
-func twoBudgets(in Input) []inventory.Finding {
-	seen := map[string]bool{}
+// uncounted is the disruption controller's word on why it cannot work out the budget; it allows nothing then (Kubernetes, "Specifying
+// a Disruption Budget for your Application", arbitrary workloads and arbitrary selectors).
+func uncounted(b *policyv1.PodDisruptionBudget) string {
+	c := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
+	if c == nil || c.Reason != policyv1.SyncFailedReason {
+		return ""
+	}
+	return "its pods cannot be counted: " + strings.TrimSuffix(c.Message, ".")
+}
+
+// budgetUnhealthy: a budget of pods that are not Ready allows nothing until they are, and by default not even those themselves may
+// go (policy IfHealthyBudget). One pod in CrashLoopBackOff for weeks holds the node of every other.
+func budgetUnhealthy(in Input) []inventory.Finding {
+	first := firstPods(in)
 	var out []inventory.Finding
+	for i := range in.Workloads.Budgets {
+		b := &in.Workloads.Budgets[i]
+		p, selects := first[b]
+		if always := b.Spec.UnhealthyPodEvictionPolicy; !selects || never(b) != "" || b.Status.DisruptionsAllowed > 0 ||
+			b.Status.CurrentHealthy >= b.Status.DesiredHealthy || always != nil && *always == policyv1.AlwaysAllow {
+			continue
+		}
+		f := warn(CheckBudgetUnhealthy, budgetObject(b), fmt.Sprintf("The budget allows no eviction now: %d of its pods are Ready and it wants %d. %s and the others stay on their nodes until they are. "+
+			"Mend them, or set unhealthyPodEvictionPolicy: AlwaysAllow, so that those that are not Ready may go.", b.Status.CurrentHealthy, b.Status.DesiredHealthy, p.Object()))
+		f.Pool = p.pool
+		out = append(out, f)
+	}
+	return out
+}
+
+// firstPods are the first of the moving pods that each budget selects.
+func firstPods(in Input) map[*policyv1.PodDisruptionBudget]moving {
+	first := map[*policyv1.PodDisruptionBudget]moving{}
+	for _, p := range in.moving {
+		for _, b := range p.budgets {
+			if _, known := first[b]; !known {
+				first[b] = p
+			}
+		}
+	}
+	return first
+}
+
+// twoBudgets: the Eviction API answers 500 for a pod that two budgets select, for ever (Kubernetes, "API-initiated eviction"). One
+// finding for each set of budgets, by the name of the first: pods come and go, and it is a selector that has to be mended.
+func twoBudgets(in Input) []inventory.Finding {
+	pods := map[string][]string{}
+	var out []inventory.Finding
+	var keys []string
 	for _, p := range in.moving {
 		if len(p.budgets) < 2 {
 			continue
@@ -90,13 +137,15 @@ func twoBudgets(in Input) []inventory.Finding {
 			names = append(names, budgetObject(b))
 		}
 		key := strings.Join(names, " ")
-		if seen[key] {
-			continue
+		if pods[key] == nil {
+			f := block(CheckTwoBudgets, names[0], three(names)+" select the same pods, and the Eviction API refuses such a pod for ever. Narrow the selectors until each pod has one budget. They share: ")
+			f.Pool = p.pool
+			out, keys = append(out, f), append(keys, key)
 		}
-		seen[key] = true
-		f := block(CheckTwoBudgets, p.Object(), "More than one budget selects this pod ("+three(names)+"), and the Eviction API refuses such a pod. Narrow the selector of all but one.")
-		f.Pool = p.pool
-		out = append(out, f)
+		pods[key] = append(pods[key], p.Object())
+	}
+	for i := range out {
+		out[i].Message += three(pods[keys[i]]) + "."
 	}
 	return out
 }

@@ -34,8 +34,10 @@ type Input struct {
 	// Resolved are findings that were made on the way: pools that name nothing, a translation that failed.
 	Resolved []inventory.Finding
 
-	// moving is worked out once for all checks: at 30,000 pods and 300 budgets nobody wants to do it twice.
-	moving []moving
+	// moving and workloads are worked out once for all checks: at 30,000 pods and 300 budgets nobody wants to do it twice.
+	moving    []moving
+	workloads []*workload
+	places    places
 }
 
 // check is one preflight check.
@@ -50,7 +52,12 @@ var checks = []check{
 	homeTainted, homeTooSmall, homeOnSpot, homeFull,
 	groupBusy, groupUnhealthy, terminateSuspended, instancesRetained, lifecycleHooks, warmPool, scaleInProtection, deletionProtection,
 	ownedInCode, notCarried, dhcpOptions, subnetGone, subnetFull, vcpuQuota, spotRole,
-	budgetNeverAllows, twoBudgets, barePods,
+	budgetNeverAllows, budgetUnhealthy, twoBudgets, barePods,
+	localVolumes, zonalVolumes, singleNodeVolumes, emptyDirs, hostPaths,
+	unserved, topologyKeys, daemonSetsMissing, daemonSetRoom, daemonSetPriority,
+	doNotDisrupt, notSafeToEvict, singletons, autoscaledToOne,
+	hostPorts, noRequests, toleratesFence, expendablePods, otherSchedulers,
+	webhooks, otherEvictors, terminationHandlers,
 }
 
 // Run runs every check and marks what the user accepts. A cluster that was not found is the only finding then: nothing else
@@ -59,7 +66,8 @@ func Run(in Input, accepted []v1alpha1.AcceptedRisk) []inventory.Finding {
 	if !in.ClusterFound {
 		return clusterNotFound(in)
 	}
-	in.moving = movingPods(in)
+	in.workloads, in.places = workloadsOf(in), places{}
+	in.moving = movingPods(in.workloads)
 	findings := slices.Clone(in.Resolved)
 	for _, c := range checks {
 		findings = append(findings, c(in)...)

@@ -143,10 +143,16 @@ func warns(check, object, pool, message string) inventory.Finding {
 	return inventory.Finding{Check: check, Severity: v1alpha1.SeverityWarn, Object: object, Pool: pool, Message: message}
 }
 
+// of says whose pods the finding is about.
+func of(workload string, f inventory.Finding) inventory.Finding {
+	f.Workload = workload
+	return f
+}
+
 func TestRun(t *testing.T) {
 	const (
 		neverZero = "The budget can never allow an eviction (maxUnavailable 0), so pod/shop/web-1 could never leave its node. Raise maxUnavailable to at least 1."
-		twoOfOne  = "More than one budget selects this pod (poddisruptionbudget/shop/web, poddisruptionbudget/shop/all), and the Eviction API refuses such a pod. Narrow the selector of all but one."
+		twoOfOne  = "poddisruptionbudget/shop/web, poddisruptionbudget/shop/all select the same pods, and the Eviction API refuses such a pod for ever. Narrow the selectors until each pod has one budget. They share: "
 	)
 	cases := map[string]struct {
 		reason string
@@ -336,17 +342,17 @@ func TestRun(t *testing.T) {
 		"TwoBudgets": {
 			reason: "the Eviction API answers 500 for such a pod",
 			in:     sound(budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}))),
-			want:   []inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", twoOfOne)},
+			want:   []inventory.Finding{blocks(CheckTwoBudgets, "poddisruptionbudget/shop/web", "general", twoOfOne+"pod/shop/web-1.")},
 		},
 		"TwoBudgetsOnce": {
 			reason: "the same two budgets are one thing to mend, however many pods they select",
 			in:     sound(pods(pod("web-1"), pod("web-2"), pod("web-3")), budgets(budget("web", matching("app", "web")), budget("all", &metav1.LabelSelector{}))),
-			want:   []inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", twoOfOne)},
+			want:   []inventory.Finding{blocks(CheckTwoBudgets, "poddisruptionbudget/shop/web", "general", twoOfOne+"pod/shop/web-1, pod/shop/web-2, pod/shop/web-3.")},
 		},
 		"FourBudgets": {
 			reason: "three are named, the fourth is counted",
 			in:     sound(budgets(budget("a", &metav1.LabelSelector{}), budget("b", &metav1.LabelSelector{}), budget("c", &metav1.LabelSelector{}), budget("d", &metav1.LabelSelector{}))),
-			want:   []inventory.Finding{blocks(CheckTwoBudgets, "pod/shop/web-1", "general", "More than one budget selects this pod (poddisruptionbudget/shop/a, poddisruptionbudget/shop/b, poddisruptionbudget/shop/c and 1 more), and the Eviction API refuses such a pod. Narrow the selector of all but one.")},
+			want:   []inventory.Finding{blocks(CheckTwoBudgets, "poddisruptionbudget/shop/a", "general", "poddisruptionbudget/shop/a, poddisruptionbudget/shop/b, poddisruptionbudget/shop/c and 1 more select the same pods, and the Eviction API refuses such a pod for ever. Narrow the selectors until each pod has one budget. They share: pod/shop/web-1.")},
 		},
 		"TwoBudgetsTwoNamespaces": {
 			reason: "a budget reaches no other namespace",
@@ -360,7 +366,7 @@ func TestRun(t *testing.T) {
 		"BarePod": {
 			reason: "nothing would bring it back",
 			in:     sound(pods(pod("debug", bare))),
-			want:   []inventory.Finding{blocks(CheckBarePod, "pod/shop/debug", "general", "No controller would bring this pod back, so castoff does not evict it and node old would never be empty. Delete the pod, or give it a controller.")},
+			want:   []inventory.Finding{of("pod/shop/debug", blocks(CheckBarePod, "pod/shop/debug", "general", "No controller would bring this pod back, so castoff does not evict it and node old would never be empty. Delete the pod, or give it a controller."))},
 		},
 		"BarePodAtHome": {
 			reason: "the home stays",

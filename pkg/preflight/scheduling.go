@@ -1,0 +1,211 @@
+package preflight
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// The checks of where pods ask to run.
+const (
+	CheckUnserved    = "UnservedWorkload"
+	CheckTopologyKey = "TopologyKeyMissing"
+)
+
+// The labels that only EKS gives to nodes, and what stands for them with Karpenter.
+const (
+	labelNodeGroup    = "eks.amazonaws.com/nodegroup"
+	labelCapacityType = "eks.amazonaws.com/capacityType"
+)
+
+// unserved: a workload that asks for labels which no NodePool sets stays Pending after its eviction, "label … does not have known
+// values" in Karpenter's log and nothing anywhere else. That of a Job at night, or of a Deployment at 0, shows days later.
+func unserved(in Input) []inventory.Finding {
+	var out []inventory.Finding
+	for _, w := range in.workloads {
+		if w.kind == kindDaemonSet || w.kind == "Pod" || len(w.pods) == 0 && w.staying > 0 || !translated(in, w) {
+			continue
+		}
+		p := in.places.of(in, w.shape)
+		switch {
+		case len(p.targets) > 0, p.stay && len(w.pods) == 0:
+		case p.stay:
+			out = append(out, w.about(warn(CheckUnserved, w.object(), "Only nodes that stay take the pods of "+w.owned()+", no NodePool does: "+refusal(in, w, p)+
+				". Nobody scales those nodes after the hand-over. "+advice(in, w, p))))
+		case len(w.pods) > 0:
+			out = append(out, w.about(block(CheckUnserved, w.object(), "No NodePool takes the pods of "+w.owned()+", which run in pool "+w.pools[0]+" today: "+refusal(in, w, p)+". "+advice(in, w, p))))
+		case p.legacy != "":
+			f := w.about(block(CheckUnserved, w.object(), "No NodePool will take the pods of "+w.owned()+", which has none now and would run in pool "+p.legacy+" today: "+refusal(in, w, p)+". "+advice(in, w, p)))
+			f.Pool = p.legacy
+			out = append(out, f)
+		default:
+			out = append(out, w.about(warn(CheckUnserved, w.object(), "No node of today takes the pods of "+w.owned()+", which has none now, and no NodePool will: "+refusal(in, w, p)+". If it is still needed, change where it asks to run.")))
+		}
+	}
+	return out
+}
+
+// translated says whether every NodePool that could serve the workload is known; one that is not is a finding of its own.
+func translated(in Input, w *workload) bool {
+	if len(w.pools) == 0 {
+		return len(in.Targets) > 0 && len(in.Targets) == len(in.Pools)
+	}
+	return !slices.ContainsFunc(w.pools, func(pool string) bool { _, ok := in.Targets[pool]; return !ok })
+}
+
+// nearest is the target that the workload is held against in words: that of the pool in which it runs, or would.
+func nearest(in Input, w *workload, p place) inventory.Target {
+	for _, pool := range append(slices.Clone(w.pools), p.legacy) {
+		if t, ok := in.Targets[pool]; ok {
+			return t
+		}
+	}
+	for _, pool := range slices.Sorted(maps.Keys(in.Targets)) {
+		return in.Targets[pool]
+	}
+	return inventory.Target{}
+}
+
+// refusal says in the user's words what of the shape the nearest NodePool does not have.
+func refusal(in Input, w *workload, p place) string {
+	t := nearest(in, w, p)
+	var why []string
+	for _, ask := range asks(w.shape) {
+		if bare := untainted(t); bare.Refuses(ask.shape) != nil {
+			why = append(why, ask.words)
+		}
+	}
+	for _, taint := range t.NodePool.Spec.Template.Spec.Taints {
+		alone := inventory.Target{}
+		alone.NodePool.Spec.Template.Spec.Taints = []corev1.Taint{taint}
+		if alone.Refuses(&inventory.Shape{Tolerations: w.shape.Tolerations}) != nil {
+			why = append(why, "it does not tolerate "+taint.ToString())
+		}
+	}
+	if len(why) == 0 {
+		return "what it asks of nodes does not go together"
+	}
+	return three(why)
+}
+
+func untainted(t inventory.Target) inventory.Target {
+	t.NodePool.Spec.Template.Spec.Taints = nil
+	return t
+}
+
+// ask is one thing that a shape asks of a node.
+type ask struct {
+	key   string
+	words string
+	shape *inventory.Shape
+}
+
+// asks takes a shape's node selector and required node affinity apart.
+func asks(s *inventory.Shape) []ask {
+	var out []ask
+	for _, k := range slices.Sorted(maps.Keys(s.NodeSelector)) {
+		v := s.NodeSelector[k]
+		out = append(out, ask{k, "node selector " + k + "=" + v, &inventory.Shape{NodeSelector: map[string]string{k: v}}})
+	}
+	if s.Affinity == nil || s.Affinity.NodeAffinity == nil || s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return out
+	}
+	for _, term := range s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			alone := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{e}}}}
+			out = append(out, ask{
+				e.Key, strings.TrimSpace(fmt.Sprintf("node affinity %s %s %s", e.Key, e.Operator, strings.Join(e.Values, ","))),
+				&inventory.Shape{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: alone}}},
+			})
+		}
+	}
+	return out
+}
+
+// advice says what to do about the first label that is missing, or about the taint.
+func advice(in Input, w *workload, p place) string {
+	t := nearest(in, w, p)
+	for _, ask := range asks(w.shape) {
+		switch bare := untainted(t); {
+		case bare.Refuses(ask.shape) == nil:
+		case ask.key == labelNodeGroup:
+			return "Put the node group into a pool of its own (spec.pools), which keeps the label, or select by a label that says what the pods need."
+		case ask.key == labelCapacityType:
+			return "Select by " + karpv1.CapacityTypeLabelKey + " instead (spot, on-demand)."
+		case karpv1.WellKnownLabels.Has(ask.key):
+			return "Select what the node groups of pool " + t.Pool + " launch, or give them what is selected."
+		default:
+			return "Give the node groups of pool " + t.Pool + " the label where they are defined, so that its NodePool gets it, or change the selector."
+		}
+	}
+	return "Add the toleration."
+}
+
+// topologyKeys: pods that are to be spread, or kept apart, by a label that only the old nodes have. Karpenter knows no domain of such
+// a key and launches nothing for them; where the pods only prefer it they come, and are spread no more.
+func topologyKeys(in Input) []inventory.Finding {
+	var out []inventory.Finding
+	for _, w := range in.workloads {
+		targets := in.places.of(in, w.shape).targets
+		if w.kind == kindDaemonSet || len(targets) == 0 || len(w.pods) == 0 && w.staying > 0 {
+			continue
+		}
+		required, preferred := topologies(w.shape)
+		missing := func(key string) bool {
+			return !slices.ContainsFunc(targets, func(pool string) bool { return hasLabel(in.Targets[pool], key) })
+		}
+		required, preferred = slices.DeleteFunc(required, func(k string) bool { return !missing(k) }), slices.DeleteFunc(preferred, func(k string) bool { return !missing(k) })
+		switch {
+		case len(required) > 0:
+			out = append(out, w.about(block(CheckTopologyKey, w.object(), "Pods of "+w.owned()+" are placed by the node label "+three(required)+
+				", which no NodePool that takes them sets, so Karpenter launches nothing for them. Use "+corev1.LabelTopologyZone+" or "+corev1.LabelHostname+", or give the node groups the label.")))
+		case len(preferred) > 0:
+			out = append(out, w.about(warn(CheckTopologyKey, w.object(), "Pods of "+w.owned()+" prefer to be placed by the node label "+three(preferred)+
+				", which no NodePool that takes them sets, so they are no longer. Use "+corev1.LabelTopologyZone+" or "+corev1.LabelHostname+".")))
+		}
+	}
+	return out
+}
+
+// topologies are the keys that a shape's spread constraints and pod affinities insist on, and those that they prefer.
+func topologies(s *inventory.Shape) (required, preferred []string) {
+	for _, c := range s.Spread {
+		if c.WhenUnsatisfiable == corev1.ScheduleAnyway {
+			preferred = append(preferred, c.TopologyKey)
+		} else {
+			required = append(required, c.TopologyKey)
+		}
+	}
+	add := func(hard []corev1.PodAffinityTerm, soft []corev1.WeightedPodAffinityTerm) {
+		for _, t := range hard {
+			required = append(required, t.TopologyKey)
+		}
+		for _, t := range soft {
+			preferred = append(preferred, t.PodAffinityTerm.TopologyKey)
+		}
+	}
+	if a := s.Affinity; a != nil && a.PodAffinity != nil {
+		add(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if a := s.Affinity; a != nil && a.PodAntiAffinity != nil {
+		add(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	slices.Sort(required)
+	slices.Sort(preferred)
+	return slices.Compact(required), slices.Compact(preferred)
+}
+
+// hasLabel says whether every node of the target has the label, whatever its value.
+func hasLabel(t inventory.Target, key string) bool {
+	template := t.NodePool.Spec.Template
+	_, set := template.Labels[key]
+	_, beta := karpv1.NormalizedLabels[key]
+	return set || beta || key == corev1.LabelHostname || karpv1.WellKnownLabels.Has(key) ||
+		slices.ContainsFunc(template.Spec.Requirements, func(r karpv1.NodeSelectorRequirementWithMinValues) bool { return r.Key == key })
+}
