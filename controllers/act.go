@@ -80,7 +80,7 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		err = r.endNodeClaim(ctx, a)
 	case plan.EvictPods:
 		var d inventory.DrainState
-		d, err = p.Drainer.Pass(ctx, a.Node)
+		d, err = p.Drainer.Pass(ctx, a.Node, a.Allow)
 		res.drain = &d
 	case plan.InstallCRDs:
 		err = p.Releases.ApplyCRDs(ctx)

@@ -259,7 +259,7 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 		return err
 	}
 	needs := plan.NeedsOf(m, *w)
-	if err := o.observeDrains(ctx, needs.Drains, w); err != nil {
+	if err := o.observeDrains(ctx, needs, w); err != nil {
 		return err
 	}
 	if needs.TerminationHandlers {
@@ -276,18 +276,6 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 func (o *Observer) observeIdentity(ctx context.Context, c inventory.Cluster, extra []string) (inventory.Identity, error) {
 	return o.identity.get(ctx, o.Clock(), func(i inventory.Identity) time.Duration { return freshness(i.Ready) },
 		func(ctx context.Context) (inventory.Identity, error) { return o.Ports.Identity.Observe(ctx, c, extra) })
-}
-
-func (o *Observer) observeDrains(ctx context.Context, nodes []string, w *plan.World) error {
-	w.Drains = map[string]inventory.DrainState{}
-	for _, n := range nodes {
-		d, err := o.Ports.Drainer.State(ctx, n)
-		if err != nil {
-			return err
-		}
-		w.Drains[n] = d
-	}
-	return nil
 }
 
 func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan.World, findings []inventory.Finding) error {

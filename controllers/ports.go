@@ -97,7 +97,7 @@ type Releases interface {
 // Drainer is pkg/drain: what castoff does to legacy nodes and the pods on them.
 type Drainer interface {
 	State(ctx context.Context, node string) (inventory.DrainState, error)
-	Pass(ctx context.Context, node string) (inventory.DrainState, error)
+	Pass(ctx context.Context, node string, allow inventory.DrainAllowance) (inventory.DrainState, error)
 	Mark(ctx context.Context, node, pool string) error
 	Fence(ctx context.Context, node, pool string) error
 	Begin(ctx context.Context, node string) error

@@ -113,7 +113,7 @@ func (p drainerPort) State(ctx context.Context, node string) (inventory.DrainSta
 }
 
 // Pass evicts one pod: the budgets have room for one at a time.
-func (p drainerPort) Pass(ctx context.Context, node string) (inventory.DrainState, error) {
+func (p drainerPort) Pass(ctx context.Context, node string, _ inventory.DrainAllowance) (inventory.DrainState, error) {
 	err := p.w.change("Pass", func() error {
 		n := &corev1.Node{}
 		if err := p.w.c.Get(ctx, types.NamespacedName{Name: node}, n); err != nil {

@@ -53,15 +53,28 @@ func names(budgets []policyv1.PodDisruptionBudget) []types.NamespacedName {
 	return names
 }
 
-// describe says for people how much room the budgets have.
+// describe says for people how much room the budgets have, in the budgets' own words, and what gives them more.
 func describe(budgets []policyv1.PodDisruptionBudget) string {
 	if len(budgets) == 0 {
 		return "a PodDisruptionBudget that castoff has not seen yet"
 	}
 	var parts []string
 	for _, b := range budgets {
-		parts = append(parts, fmt.Sprintf("PodDisruptionBudget %s/%s (%d healthy, %d needed, %d may go)", b.Namespace, b.Name,
-			b.Status.CurrentHealthy, b.Status.DesiredHealthy, b.Status.DisruptionsAllowed))
+		parts = append(parts, fmt.Sprintf("PodDisruptionBudget %s/%s (currentHealthy %d, desiredHealthy %d, disruptionsAllowed %d%s)", b.Namespace, b.Name,
+			b.Status.CurrentHealthy, b.Status.DesiredHealthy, b.Status.DisruptionsAllowed, remedy(b)))
 	}
 	return strings.Join(parts, " and ")
+}
+
+// remedy says what a budget lacks that lets nothing go.
+func remedy(b policyv1.PodDisruptionBudget) string {
+	switch s := b.Status; {
+	case s.DisruptionsAllowed > 0:
+		return ""
+	case s.ExpectedPods > 0 && s.DesiredHealthy >= s.ExpectedPods:
+		return ": it allows nothing even when all its pods are healthy; raise maxUnavailable to 1, lower minAvailable or add a replica"
+	case s.CurrentHealthy <= s.DesiredHealthy:
+		return ": it allows the next one when more of its pods are Ready"
+	}
+	return ""
 }

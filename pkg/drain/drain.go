@@ -32,7 +32,8 @@ func New(c client.Client, live client.Reader, clock func() time.Time) *Drainer {
 }
 
 // State says what has to leave the node before its instance may end, and which of those pods wait for something that is plain
-// without asking the Eviction API. It writes nothing. A node that is gone has nothing left on it.
+// without asking the Eviction API; and, once none is left, which of their volumes are still attached. It writes nothing. A node
+// that is gone has nothing left on it.
 func (d *Drainer) State(ctx context.Context, node string) (inventory.DrainState, error) {
 	state := inventory.DrainState{Node: node}
 	object, err := d.node(ctx, node)
@@ -43,19 +44,24 @@ func (d *Drainer) State(ctx context.Context, node string) (inventory.DrainState,
 	if err != nil {
 		return state, err
 	}
-	state.Evictable = len(pods)
-	for i := range pods {
-		if reason := waits(&pods[i], d.clock()); reason != nil {
+	state.Evictable = len(pods.leaving)
+	at := view{now: d.clock(), silent: silentSince(object)}
+	for i := range pods.leaving {
+		if reason := at.waits(&pods.leaving[i], inventory.DrainAllowance{}); reason != nil {
 			state.Blocked = append(state.Blocked, *reason)
 		}
 	}
-	return state, nil
+	if state.Evictable == 0 {
+		state.Volumes, err = d.attached(ctx, node, pods.staying)
+	}
+	return state, err
 }
 
-// Pass evicts what may leave the node now, for at most PassLimit, and says what may not. A pod that was evicted counts as left
-// on the node until it is gone. The state is good beside an error, too: what is counted there is still on the node. It refuses
-// with *NotBegunError where Begin has not been called.
-func (d *Drainer) Pass(ctx context.Context, node string) (inventory.DrainState, error) {
+// Pass evicts what may leave the node now, for at most PassLimit, and says what may not; allow says what may beyond that. Pods
+// that the cluster or the node itself needs go when no other is left. A pod that was evicted counts as left on the node until it
+// is gone. The state is good beside an error, too: what is counted there is still on the node. It refuses with *NotBegunError
+// where Begin has not been called.
+func (d *Drainer) Pass(ctx context.Context, node string, allow inventory.DrainAllowance) (inventory.DrainState, error) {
 	state := inventory.DrainState{Node: node}
 	object, err := d.node(ctx, node)
 	if err != nil || object == nil {
@@ -68,10 +74,10 @@ func (d *Drainer) Pass(ctx context.Context, node string) (inventory.DrainState, 
 	if err != nil {
 		return state, err
 	}
-	state.Evictable = len(pods)
-	p := d.newPass()
-	for i := range pods {
-		gone, reason, err := p.step(ctx, &pods[i])
+	state.Evictable = len(pods.leaving)
+	p := d.newPass(object, allow)
+	for _, pod := range first(pods.leaving) {
+		gone, reason, err := p.step(ctx, pod)
 		if gone {
 			state.Evictable--
 		}

@@ -148,7 +148,7 @@ func TestDoNotDisruptForAWhile(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := pod("a", annotated("karpenter.sh/do-not-disrupt", tc.value), func(p *corev1.Pod) { p.Status.StartTime = tc.started })
-			if got := waits(p, now) != nil; got != tc.want {
+			if got := (view{now: now}).waits(p, inventory.DrainAllowance{}) != nil; got != tc.want {
 				t.Errorf("%s: %q: got %t", tc.reason, tc.value, got)
 			}
 		})
@@ -197,7 +197,7 @@ func TestPassAnswers(t *testing.T) {
 		"NoRoom": {
 			reason: "429 by a budget names it", answer: noRoomAnswer(), budgets: []client.Object{budget("web", 1)}, wantEvictable: 1,
 			wantBlocked: []inventory.BlockedPod{{Pod: named("a"), Reason: inventory.BlockedByPDB, PDBs: []types.NamespacedName{named("web")}}},
-			says:        "PodDisruptionBudget shop/web (3 healthy, 2 needed",
+			says:        "PodDisruptionBudget shop/web (currentHealthy 3, desiredHealthy 2",
 		},
 		"NoRoomInWhatIsNotSeenYet": {
 			reason: "the cache may be behind the Eviction API", answer: noRoomAnswer(), wantEvictable: 1,
@@ -248,7 +248,7 @@ func TestPassAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var asked []policyv1.Eviction
 			c := faked(evictions(&asked, func(string) error { return tc.answer }), append(tc.budgets, begunNode("old"), pod("a"))...)
-			got, err := New(c, c, clock).Pass(t.Context(), "old")
+			got, err := New(c, c, clock).Pass(t.Context(), "old", inventory.DrainAllowance{})
 			if (err != nil) != (tc.wantClass != "") || (err != nil && inventory.ClassOf(err) != tc.wantClass) {
 				t.Fatalf("%s: want class %q, got %v", tc.reason, tc.wantClass, err)
 			}
@@ -306,7 +306,7 @@ func TestPassLeavesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var asked []policyv1.Eviction
 			c := faked(evictions(&asked, func(string) error { return nil }), append(tc.objects, begunNode("old"))...)
-			got, err := New(c, c, clock).Pass(t.Context(), "old")
+			got, err := New(c, c, clock).Pass(t.Context(), "old", inventory.DrainAllowance{})
 			if err != nil || len(asked) != 0 {
 				t.Fatalf("%s: error %v, evictions %v", tc.reason, err, asked)
 			}
@@ -326,7 +326,7 @@ func TestPassAsksAFullBudgetOnce(t *testing.T) {
 		return noRoomAnswer()
 	}
 	c := faked(evictions(&asked, answer), begunNode("old"), budget("web", 0), pod("a"), pod("b"), pod("c"), pod("d-unready", notReady))
-	got, err := New(c, c, clock).Pass(t.Context(), "old")
+	got, err := New(c, c, clock).Pass(t.Context(), "old", inventory.DrainAllowance{})
 	if err != nil {
 		t.Fatalf("Pass: %v", err)
 	}
@@ -341,7 +341,7 @@ func TestPassAsksAFullBudgetOnce(t *testing.T) {
 func TestPassRefusesANodeThatIsNotDrained(t *testing.T) {
 	var asked []policyv1.Eviction
 	c := faked(evictions(&asked, func(string) error { return nil }), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, pod("a"))
-	_, err := New(c, c, clock).Pass(t.Context(), "old")
+	_, err := New(c, c, clock).Pass(t.Context(), "old", inventory.DrainAllowance{})
 	refusal, ok := errors.AsType[*NotBegunError](err)
 	if !ok || refusal.Node != "old" || !strings.Contains(err.Error(), "castoff.sh/draining-since") {
 		t.Errorf("want a *NotBegunError that names node and annotation, got %v", err)
@@ -354,7 +354,7 @@ func TestPassRefusesANodeThatIsNotDrained(t *testing.T) {
 func TestNodeThatIsGone(t *testing.T) {
 	c := faked(interceptor.Funcs{}, pod("a")) // the pod is left for the garbage collector
 	d := New(c, c, clock)
-	for name, look := range map[string]func(context.Context, string) (inventory.DrainState, error){"State": d.State, "Pass": d.Pass} {
+	for name, look := range map[string]func(context.Context, string) (inventory.DrainState, error){"State": d.State, "Pass": passesAllowing(d, inventory.DrainAllowance{})} {
 		got, err := look(t.Context(), "old")
 		if diff := cmp.Diff(inventory.DrainState{Node: "old"}, got); diff != "" || err != nil {
 			t.Errorf("%s: error %v, -want +got:\n%s", name, err, diff)
@@ -376,7 +376,7 @@ func TestPassEndsInTime(t *testing.T) {
 	c := faked(evictions(&asked, slow), begunNode("old"), pod("a"), pod("b"), pod("c"), pod("d"), pod("e"))
 	d := New(c, c, func() time.Time { return at })
 
-	got, err := d.Pass(t.Context(), "old")
+	got, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{})
 	if err != nil || len(asked) != 3 {
 		t.Fatalf("want three evictions of 4 s each within 10 s, got %d, %v", len(asked), err)
 	}
@@ -395,7 +395,7 @@ func TestThrottlingEndsThePassOnEveryNode(t *testing.T) {
 
 	pass := func(node string) inventory.DrainState {
 		t.Helper()
-		state, err := d.Pass(t.Context(), node)
+		state, err := d.Pass(t.Context(), node, inventory.DrainAllowance{})
 		if err != nil {
 			t.Fatalf("Pass: %v", err)
 		}
@@ -426,14 +426,14 @@ func TestCallThatHangs(t *testing.T) {
 		late++
 		return now.Add(time.Duration(min(late-1, 1)) * (PassLimit - time.Millisecond))
 	})
-	got, err := d.Pass(t.Context(), "old")
+	got, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{})
 	if err != nil || len(got.Blocked) != 1 || got.Blocked[0].Reason != inventory.BlockedByThrottling {
 		t.Errorf("the call's end is throttling, got %+v, %v", got, err)
 	}
 
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	got, _ = New(c, c, clock).Pass(cancelled, "old")
+	got, _ = New(c, c, clock).Pass(cancelled, "old", inventory.DrainAllowance{})
 	if len(got.Blocked) == 1 && got.Blocked[0].Reason == inventory.BlockedByThrottling {
 		t.Errorf("a manager that stops is no busy API server: %+v", got)
 	}
@@ -461,7 +461,7 @@ func TestPodsComeInPages(t *testing.T) {
 		t.Fatalf("pods: %v", err)
 	}
 	names := []string{}
-	for _, p := range got {
+	for _, p := range got.leaving {
 		names = append(names, p.Name)
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names); diff != "" {
@@ -499,7 +499,7 @@ func TestErrorsOfReads(t *testing.T) {
 		for call, funcs := range fails {
 			t.Run(name+"/"+call, func(t *testing.T) {
 				c := faked(funcs, begunNode("old"), pod("a"))
-				_, err := New(c, c, clock).Pass(t.Context(), "old")
+				_, err := New(c, c, clock).Pass(t.Context(), "old", inventory.DrainAllowance{})
 				if inventory.ClassOf(err) != tc.want || !errors.Is(err, tc.err) || !strings.Contains(fmt.Sprint(err), call) {
 					t.Errorf("want %s naming %q, got %s: %v", tc.want, call, inventory.ClassOf(err), err)
 				}

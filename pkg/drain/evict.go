@@ -24,15 +24,21 @@ const defaultRetryAfter = time.Second
 // pass is one bounded walk over a node's pods.
 type pass struct {
 	*Drainer
+	view
+	node     *corev1.Node
+	allow    inventory.DrainAllowance
 	deadline time.Time
 	budgets  budgets
 	// full are the budgets that refused a pod in this pass: asking again for the next healthy pod is a call for nothing.
 	full map[types.NamespacedName]bool
 }
 
-func (d *Drainer) newPass() *pass {
+func (d *Drainer) newPass(node *corev1.Node, allow inventory.DrainAllowance) *pass {
 	return &pass{
 		Drainer:  d,
+		view:     view{now: d.clock(), silent: silentSince(node)},
+		node:     node,
+		allow:    allow,
 		deadline: d.clock().Add(PassLimit),
 		budgets:  budgets{reader: d.client, listed: map[string][]policyv1.PodDisruptionBudget{}},
 		full:     map[types.NamespacedName]bool{},
@@ -42,31 +48,64 @@ func (d *Drainer) newPass() *pass {
 // step evicts one pod, if that may be now. It says whether the pod is gone for good, or why it stays; neither when it is on its
 // way or when the pass has no time left.
 func (p *pass) step(ctx context.Context, pod *corev1.Pod) (gone bool, reason *inventory.BlockedPod, err error) {
-	now := p.clock()
-	if reason := waits(pod, now); reason != nil {
+	p.now = p.clock()
+	if reason := p.waits(pod, p.allow); reason != nil {
 		return false, reason, nil
 	}
-	if until := p.busyUntil(); now.Before(until) {
+	if until := p.busyUntil(); p.now.Before(until) {
 		return false, throttled(pod, until), nil
 	}
-	if !now.Before(p.deadline) {
+	if !p.now.Before(p.deadline) {
 		return false, nil, nil
 	}
+	// The clock bounds the pass, this bounds the calls for one pod: client-go repeats a throttled one by itself, ten times.
+	call, cancel := context.WithTimeout(ctx, p.deadline.Sub(p.now))
+	defer cancel()
+	gone, reason, err = p.evict(call, pod)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return false, p.slowDown(pod, defaultRetryAfter), nil
+	}
+	return gone, reason, err
+}
+
+// evict asks the Eviction API, unless what it would say is known. Where the user said so a pod goes past its budgets.
+func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (gone bool, reason *inventory.BlockedPod, err error) {
 	matching, err := p.budgets.of(ctx, pod)
 	if err != nil {
 		return false, nil, err
 	}
-	if reason := p.refused(pod, matching); reason != nil {
-		return false, reason, nil
+	if behind(pod, matching) {
+		return false, p.noRoom(pod, matching), nil
 	}
-	// The clock bounds the pass, this bounds the one call: client-go repeats a throttled one by itself, ten times.
-	call, cancel := context.WithTimeout(ctx, p.deadline.Sub(now))
-	defer cancel()
-	err = p.client.SubResource("eviction").Create(call, pod, eviction(pod))
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return false, p.slowDown(pod, defaultRetryAfter), nil
+	if reason, err := p.leftBehind(ctx, pod); reason != nil || err != nil {
+		return false, reason, err
 	}
-	return p.answer(pod, matching, err)
+	if p.isFull(pod, matching) {
+		reason = p.noRoom(pod, matching)
+	} else {
+		err = p.client.SubResource("eviction").Create(ctx, pod, eviction(pod))
+		gone, reason, err = p.answer(pod, matching, err)
+	}
+	if reason != nil && p.allow.Overrides(*reason) {
+		return p.override(ctx, pod, reason)
+	}
+	return gone, reason, err
+}
+
+// override deletes this very pod, with its grace period: what an eviction does, but for the budgets' word.
+func (p *pass) override(ctx context.Context, pod *corev1.Pod, refused *inventory.BlockedPod) (gone bool, _ *inventory.BlockedPod, _ error) {
+	err := p.client.Delete(ctx, pod, &client.DeleteOptions{Raw: eviction(pod).DeleteOptions})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil, nil
+	case apierrors.IsConflict(err):
+		return false, nil, nil
+	case err != nil:
+		return false, refused, kubeapi.Wrap(err, "delete", "pods", client.ObjectKeyFromObject(pod).String(), " (chart value drain.overrideBudgets)")
+	}
+	b := blocked(pod, inventory.BlockedOverridden, "deleted after the time for this node was over, as spec.acceptedRisks says: it "+refused.Message)
+	b.PDBs = refused.PDBs
+	return false, b, nil
 }
 
 // eviction asks for this very pod, never for its namesake, with the pod's own grace period. Grace 0 would take a pod out of the
@@ -82,18 +121,16 @@ func eviction(pod *corev1.Pod) *policyv1.Eviction {
 	}
 }
 
-// refused spares calls whose answer is known: a budget whose status is behind its spec makes the API server answer "later", and
-// client-go would sleep on that.
-func (p *pass) refused(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) *inventory.BlockedPod {
-	if len(matching) != 1 || pod.Status.Phase != corev1.PodRunning {
-		return nil
-	}
-	budget := matching[0]
-	behind := budget.Status.ObservedGeneration < budget.Generation
-	if !behind && !(p.full[client.ObjectKeyFromObject(&budget)] && ready(pod)) {
-		return nil
-	}
-	return p.noRoom(pod, matching)
+// behind spares a call whose answer is known: a budget whose status is behind its spec makes the API server say "later", and
+// client-go would sleep on that. A pod that does not run is let go in any case.
+func behind(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
+	return len(matching) == 1 && pod.Status.Phase == corev1.PodRunning &&
+		matching[0].Status.ObservedGeneration < matching[0].Generation
+}
+
+// isFull says that the pod's budget refused another healthy pod in this pass.
+func (p *pass) isFull(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
+	return len(matching) == 1 && pod.Status.Phase == corev1.PodRunning && ready(pod) && p.full[client.ObjectKeyFromObject(&matching[0])]
 }
 
 // answer reads the Eviction API's answer by its codes and causes, never by its words.

@@ -113,7 +113,7 @@ func (s *shop) name(name string) types.NamespacedName {
 
 func (s *shop) pass() inventory.DrainState {
 	s.t.Helper()
-	state, err := New(cluster.Client, cluster.Client, clock).Pass(s.t.Context(), s.node)
+	state, err := New(cluster.Client, cluster.Client, clock).Pass(s.t.Context(), s.node, inventory.DrainAllowance{})
 	if err != nil {
 		s.t.Fatalf("Pass: %v", err)
 	}
@@ -227,7 +227,7 @@ func TestEvictionOfANamesake(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run("db-0") // its controller was faster than the pass
-	p := New(cluster.Client, cluster.Client, clock).newPass()
+	p := New(cluster.Client, cluster.Client, clock).newPass(getNode(t, s.node), inventory.DrainAllowance{})
 	gone, reason, err := p.step(t.Context(), old)
 	if gone || reason != nil || err != nil {
 		t.Errorf("want nothing said of a conflict, got %t, %+v, %v", gone, reason, err)
@@ -274,7 +274,7 @@ func TestEvictionIsRefusedBeforeBegin(t *testing.T) {
 	if err := cluster.Client.Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(cluster.Client, cluster.Client, clock).Pass(t.Context(), s.node); err == nil || apierrors.IsConflict(err) {
+	if _, err := New(cluster.Client, cluster.Client, clock).Pass(t.Context(), s.node, inventory.DrainAllowance{}); err == nil || apierrors.IsConflict(err) {
 		t.Errorf("want a refusal, got %v", err)
 	}
 	if evicted := s.terminating(); len(evicted) != 0 {
@@ -305,7 +305,7 @@ func TestEvictionWithoutTheRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := New(readsAs{powerless, cluster.Client}, cluster.Client, clock)
-	got, err := d.Pass(t.Context(), s.node)
+	got, err := d.Pass(t.Context(), s.node, inventory.DrainAllowance{})
 	if inventory.ClassOf(err) != inventory.ClassTerminal || !strings.Contains(err.Error(), "must allow the verb create on pods/eviction") {
 		t.Errorf("want a terminal error that names the right, got %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/e2e/envtest"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 var cluster *envtest.Cluster
@@ -109,4 +110,9 @@ func evictions(asked *[]policyv1.Eviction, answer func(pod string) error) interc
 		*asked = append(*asked, *eviction)
 		return answer(object.GetName())
 	}}
+}
+
+// passesAllowing makes passes with that allowance.
+func passesAllowing(d *Drainer, allow inventory.DrainAllowance) func(context.Context, string) (inventory.DrainState, error) {
+	return func(ctx context.Context, node string) (inventory.DrainState, error) { return d.Pass(ctx, node, allow) }
 }

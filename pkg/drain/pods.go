@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -22,72 +23,160 @@ const (
 	pageSize      = 250 // pods; a node runs 110 by default, and a page of large ones stays under 10 MB
 
 	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict" // Cluster Autoscaler's FAQ
+
+	// stuckAfter is how late a pod may be before somebody has to see to it: kubelets report an end within seconds.
+	stuckAfter = time.Minute
+
+	clusterCritical = "system-cluster-critical"
+	nodeCritical    = "system-node-critical"
 )
 
-// pods lists what has to leave the node before its instance may end, in a fixed order. It reads past the cache, one node at a
-// time: a cache of all pods would not fit.
-func (d *Drainer) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
-	var evictable []corev1.Pod
+// podsOf are the pods of one node.
+type podsOf struct {
+	// leaving have to leave before the instance may end, in a fixed order.
+	leaving []corev1.Pod
+	// staying are the claims of what runs to the end.
+	staying map[types.NamespacedName]bool
+}
+
+// pods lists the pods of a node. It reads past the cache, one node at a time: a cache of all pods would not fit.
+func (d *Drainer) pods(ctx context.Context, node string) (podsOf, error) {
+	out := podsOf{staying: map[types.NamespacedName]bool{}}
 	for token := ""; ; {
 		page := new(corev1.PodList) // a new one: what the last page has no value for would keep that of the page before
 		err := d.live.List(ctx, page, client.MatchingFields{nodeNameField: node}, client.Limit(pageSize), client.Continue(token))
 		if err != nil {
-			return nil, kubeapi.Wrap(err, "list", "pods", "of node "+node)
+			return out, kubeapi.Wrap(err, "list", "pods", "of node "+node)
 		}
 		for _, pod := range page.Items {
-			if mustLeave(&pod) {
-				evictable = append(evictable, pod)
+			switch {
+			case finished(&pod):
+			case mustLeave(&pod):
+				out.leaving = append(out.leaving, pod)
+			default:
+				for _, claim := range claims(&pod) {
+					out.staying[claim] = true
+				}
 			}
 		}
 		if token = page.Continue; token == "" {
 			break
 		}
 	}
-	slices.SortFunc(evictable, func(a, b corev1.Pod) int {
+	slices.SortFunc(out.leaving, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return evictable, nil
+	return out, nil
 }
 
-// mustLeave leaves out what stays to the end (DaemonSets), what no API can evict (static pods), and what has ended.
+// finished pods are no more, whoever owns them.
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// mustLeave leaves out what stays to the end (DaemonSets) and what no API can evict (static pods).
 func mustLeave(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return false
-	}
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
-	controller := metav1.GetControllerOf(pod)
-	return controller == nil || controller.Kind != "DaemonSet" || !strings.HasPrefix(controller.APIVersion, "apps/")
+	return !controlledBy(pod, "DaemonSet", "apps/")
 }
 
-// waits says why the pod is not to be evicted at all now; nil if it may be.
-func waits(pod *corev1.Pod, now time.Time) *inventory.BlockedPod {
-	if pod.DeletionTimestamp != nil {
-		return blocked(pod, inventory.BlockedTerminating, terminating(pod, now))
+func controlledBy(pod *corev1.Pod, kind, group string) bool {
+	controller := metav1.GetControllerOf(pod)
+	return controller != nil && controller.Kind == kind && strings.HasPrefix(controller.APIVersion, group)
+}
+
+// first are the pods whose turn it is: those that the cluster needs (DNS, an ingress) go when no ordinary one is left, and those
+// that the node needs go last. The names are Kubernetes' own ("Guaranteed Scheduling For Critical Add-On Pods").
+func first(pods []corev1.Pod) []*corev1.Pod {
+	var tiers [3][]*corev1.Pod
+	for i := range pods {
+		tier := slices.Index([]string{clusterCritical, nodeCritical}, pods[i].Spec.PriorityClassName) + 1
+		tiers[tier] = append(tiers[tier], &pods[i])
 	}
-	if metav1.GetControllerOf(pod) == nil {
-		return blocked(pod, inventory.BlockedBare, "no controller would replace it: delete it, or give it a controller")
-	}
-	if note := doNotDisrupt(pod, now); note != "" && pod.Status.Phase == corev1.PodRunning {
-		return blocked(pod, inventory.BlockedDoNotDisrupt,
-			fmt.Sprintf("its annotation %s asks to leave it alone: castoff waits until it ends or the annotation is removed", note))
+	for _, tier := range tiers {
+		if len(tier) > 0 {
+			return tier
+		}
 	}
 	return nil
 }
 
-// terminating says how long a pod that is on its way still has, and what keeps one that is late.
-func terminating(pod *corev1.Pod, now time.Time) string {
-	deadline := pod.DeletionTimestamp.Time
-	switch {
-	case now.Before(deadline):
-		return fmt.Sprintf("it is terminating and has until %s", deadline.UTC().Format(time.RFC3339))
-	case len(pod.Finalizers) > 0:
-		return fmt.Sprintf("it should have gone at %s; the finalizers %s keep it", deadline.UTC().Format(time.RFC3339),
-			strings.Join(pod.Finalizers, ", "))
-	default:
-		return fmt.Sprintf("it should have gone at %s; see whether the node's kubelet is alive", deadline.UTC().Format(time.RFC3339))
+// view is the moment and the node that a pod is judged at.
+type view struct {
+	now time.Time
+	// silent is since when the node has not been Ready; zero while it is.
+	silent time.Time
+}
+
+// silentSince is since when the node has not been Ready; zero if it is, or has never said.
+func silentSince(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
 	}
+	return time.Time{}
+}
+
+// waits says why the pod is not to be evicted at all now; nil if it may be, by itself or because the user allows it.
+func (v view) waits(pod *corev1.Pod, allow inventory.DrainAllowance) *inventory.BlockedPod {
+	if pod.DeletionTimestamp != nil {
+		return v.terminating(pod)
+	}
+	for _, hold := range []func(*corev1.Pod, time.Time) *inventory.BlockedPod{uncontrolled, leftAlone, working} {
+		if b := hold(pod, v.now); b != nil && !allow.Allows(*b) {
+			return b
+		}
+	}
+	return nil
+}
+
+func uncontrolled(pod *corev1.Pod, _ time.Time) *inventory.BlockedPod {
+	if metav1.GetControllerOf(pod) != nil {
+		return nil
+	}
+	return blocked(pod, inventory.BlockedBare, "no controller would replace it: delete it, or give it a controller")
+}
+
+func leftAlone(pod *corev1.Pod, now time.Time) *inventory.BlockedPod {
+	note := doNotDisrupt(pod, now)
+	if note == "" || pod.Status.Phase != corev1.PodRunning {
+		return nil
+	}
+	return blocked(pod, inventory.BlockedDoNotDisrupt,
+		fmt.Sprintf("its annotation %s asks to leave it alone: castoff waits until it ends or the annotation is removed", note))
+}
+
+// working: what a Job's pod has done is lost with it. One that does not run yet loses nothing.
+func working(pod *corev1.Pod, _ time.Time) *inventory.BlockedPod {
+	if !controlledBy(pod, "Job", "batch/") || pod.Status.Phase != corev1.PodRunning {
+		return nil
+	}
+	return blocked(pod, inventory.BlockedJob, "its Job is at work: castoff lets it end, until the time for this node is over")
+}
+
+// terminating says how long a pod that is on its way still has, and what keeps one that is late. Nothing is done about that: a pod
+// that is taken out of the API may still run, and a finalizer is somebody's own.
+func (v view) terminating(pod *corev1.Pod) *inventory.BlockedPod {
+	until := pod.DeletionTimestamp.UTC()
+	if v.now.Before(until) {
+		return blocked(pod, inventory.BlockedTerminating, "it is terminating and has until "+until.Format(time.RFC3339))
+	}
+	why := "see whether the node's kubelet is alive"
+	switch {
+	case len(pod.Finalizers) > 0:
+		why = fmt.Sprintf("the finalizers %s keep it: see to whoever set them", strings.Join(pod.Finalizers, ", "))
+	case !v.silent.IsZero():
+		why = fmt.Sprintf("its node has not been Ready since %s, so nobody there ends it: bring the node back, or, if the machine is gone for good, end its instance in EC2, and the pod goes with the node",
+			v.silent.UTC().Format(time.RFC3339))
+	}
+	reason := inventory.BlockedTerminating
+	if v.now.Sub(until) > stuckAfter {
+		reason = inventory.BlockedStuck
+	}
+	return blocked(pod, reason, fmt.Sprintf("it should have gone at %s; %s", until.Format(time.RFC3339), why))
 }
 
 // doNotDisrupt gives the annotation by which the owner asks to leave the pod alone, if one is in force. Karpenter's may hold a

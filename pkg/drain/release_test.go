@@ -197,13 +197,13 @@ func TestCordonedPass(t *testing.T) {
 	if err := d.Cordon(t.Context(), "old"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Pass(t.Context(), "old"); !isNotBegun(err) || len(asked) != 0 {
+	if _, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{}); !isNotBegun(err) || len(asked) != 0 {
 		t.Errorf("a cordon alone opens no drain, got %v and %v", err, asked)
 	}
 	if err := d.Begin(t.Context(), "old"); err != nil {
 		t.Fatal(err)
 	}
-	state, err := d.Pass(t.Context(), "old")
+	state, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{})
 	if err != nil || len(asked) != 1 || asked[0].Name != "web" || state.Evictable != 1 {
 		t.Errorf("want the pod evicted, got %v, %v, %+v", err, asked, state)
 	}

@@ -48,7 +48,11 @@ type (
 	// BeginDrain marks a node as being drained and keeps everything off it.
 	BeginDrain struct{ Node string }
 	// EvictPods makes one bounded pass over a node that is being drained.
-	EvictPods struct{ Node, Pool string }
+	EvictPods struct {
+		Node, Pool string
+		// Allow is what the user's accepted risks allow it now.
+		Allow inventory.DrainAllowance
+	}
 
 	// ReleaseNode puts a node back in service: what FenceNode, CordonNode and BeginDrain did, and no more, is undone.
 	ReleaseNode struct{ Node string }

@@ -188,7 +188,7 @@ func wantNodePool(p pool) *karpv1.NodePool {
 // is Ready to serve what no longer fits.
 func fence(o *outcome, l look) {
 	for _, p := range l.pools {
-		if np, ok := nodePool(l, p.Name); !ok || !isReady(np.Status.Conditions) {
+		if np, ok := nodePool(l, p.Name); !ok || !isReady(np.Status.Conditions) || givesBack(l, p) {
 			continue
 		}
 		for _, n := range p.nodes {

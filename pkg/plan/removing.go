@@ -44,21 +44,20 @@ func drainPoolBack(o *outcome, l look, p pool) {
 		case i < 0:
 			o.act(EndNodeClaim{NodeClaim: c.Name, Node: c.Node})
 		case begun(nodes[i]):
-			drainClaim(o, l, p, c)
+			drainClaim(o, l, p, c, nodes[i])
 		}
 	}
 	begin(o, l, p.Name, nodes, len(nodes))
 }
 
-func drainClaim(o *outcome, l look, p pool, c inventory.NodeClaim) {
-	d, looked := l.Drains[c.Node]
-	if looked && d.Evictable == 0 {
+func drainClaim(o *outcome, l look, p pool, c inventory.NodeClaim, n inventory.Node) {
+	if l.empty(n) {
 		o.act(EndNodeClaim{NodeClaim: c.Name, Node: c.Node})
 		return
 	}
-	o.act(EvictPods{Node: c.Node, Pool: p.Name})
-	o.wait("Draining", "node/"+c.Node, strconv.Itoa(d.Evictable)+" pods still have to leave the node.")
-	o.blockers = append(o.blockers, DrainBlockers(p.Name, d)...)
+	allow := allowance(l, n)
+	o.act(EvictPods{Node: c.Node, Pool: p.Name, Allow: allow})
+	awaitPods(o, p.Name, l.Drains[c.Node], c.Node, allow)
 }
 
 // karpenterNodes are the nodes of the pool's NodePool.

@@ -245,8 +245,8 @@ func withinRoom(q asked) string {
 	for _, p := range newLook(q.m, q.w, q.now).pools {
 		begins, flying := 0, 0
 		for _, n := range p.nodes {
-			if begun(n) {
-				flying++
+			if begun(n) && (q.m.Spec.Strategy.OnTimeout != v1alpha1.TimeoutSkip || !overdue(newLook(q.m, q.w, q.now), n)) {
+				flying++ // one that is passed over is in flight no more
 			}
 			if slices.Contains(told(q.d.Actions), "BeginDrain "+n.Name) {
 				begins++

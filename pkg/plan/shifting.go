@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -57,7 +56,7 @@ func shifting(_ *ledger, l look) outcome {
 }
 
 // shiftPool moves one pool on: what is drained ends, what is being drained is passed over again, and new nodes begin as far
-// as maxUnavailableNodes and the pods still without a node allow.
+// as maxUnavailableNodes, the time that the others take, Karpenter's capacity and the pods still without a node allow.
 func shiftPool(o *outcome, l look, p pool) {
 	if !slices.ContainsFunc(p.nodes, begun) && blocked(o, l, p.Name) {
 		o.until = l.now.Add(atRest)
@@ -66,9 +65,17 @@ func shiftPool(o *outcome, l look, p pool) {
 	if !openGroups(o, l, p) {
 		return
 	}
-	drained := drainBegun(o, l, p)
-	end(o, p, drained)
-	begin(o, l, p.Name, p.nodes, p.recorded)
+	end(o, p, endable(o, l, p))
+	if len(p.nodes) > 0 && short(l, p) {
+		awaitCapacity(o, l, p)
+		return
+	}
+	late := late(l, p)
+	going := going(l, p, late)
+	drainBegun(o, l, p, going)
+	if !paused(o, l, p, late) {
+		begin(o, l, p.Name, going, p.recorded)
+	}
 	if len(p.nodes) == 0 {
 		endStrays(o, p)
 	}
@@ -90,25 +97,70 @@ func openGroups(o *outcome, l look, p pool) bool {
 	return o.idle()
 }
 
-// drainBegun passes over the nodes being drained and returns the instances of those that are empty.
-func drainBegun(o *outcome, l look, p pool) map[string]bool {
-	empty := map[string]bool{}
+// empty says that a node was looked at, and that nothing is left on it that has to leave.
+func (l look) empty(n inventory.Node) bool {
+	d, looked := l.Drains[n.Name]
+	return looked && d.Evictable == 0
+}
+
+// endable returns the instances of the drained nodes that may end now.
+func endable(o *outcome, l look, p pool) map[string]bool {
+	ids := map[string]bool{}
 	for _, n := range p.nodes {
-		if !begun(n) {
-			continue
-		}
-		d, looked := l.Drains[n.Name]
-		switch {
-		case looked && d.Evictable == 0:
-			empty[n.InstanceID] = true
+		if begun(n) && l.empty(n) && unused(o, l, n) {
+			ids[n.InstanceID] = true
 			o.wait("InstanceEnding", "node/"+n.Name, "The node is drained; its instance is ending.")
-		default:
-			o.act(EvictPods{Node: n.Name, Pool: p.Name})
-			o.wait("Draining", "node/"+n.Name, strconv.Itoa(d.Evictable)+" pods still have to leave the node.")
-			o.blockers = append(o.blockers, DrainBlockers(p.Name, d)...)
 		}
 	}
-	return empty
+	return ids
+}
+
+// volumePatience is for how long a volume may stay attached to a node without pods. By then Kubernetes itself would detach it by
+// force (attach/detach controller, maxWaitForUnmountDuration).
+const volumePatience = 6 * time.Minute
+
+// unused says that load balancers have had their time to leave a drained node, and that its pods' volumes are detached.
+func unused(o *outcome, l look, n inventory.Node) bool {
+	const attached = "VolumesAttached"
+	if until := drainingSince(n).Add(seconds(l.m.Spec.Strategy.LoadBalancerSeconds, 0)); l.now.Before(until) {
+		o.wait("LeavingLoadBalancers", "node/"+n.Name, "The node is drained; load balancers have until "+until.UTC().Format(time.RFC3339)+" to end its last requests.")
+		return false
+	}
+	volumes := l.Drains[n.Name].Volumes
+	switch {
+	case len(volumes) == 0:
+		return true
+	case l.waited(attached, "node/"+n.Name) < volumePatience:
+		o.wait(attached, "node/"+n.Name, "The node is drained; still attached to it: "+three(volumes)+". Its instance ends when they are detached, or in "+volumePatience.String()+": see to the CSI driver's pods on it if that lasts.")
+		return false
+	}
+	o.warn(attached, "node/"+n.Name, "Its instance ends though these are attached to it since "+volumePatience.String()+": "+three(volumes)+". Their pods wait until Kubernetes detaches them.")
+	return true
+}
+
+// drainBegun passes over those of the nodes being drained that are going on.
+func drainBegun(o *outcome, l look, p pool, going []inventory.Node) {
+	for _, n := range p.nodes {
+		if !begun(n) || l.empty(n) {
+			continue
+		}
+		allow := allowance(l, n)
+		goesOn := slices.ContainsFunc(going, func(g inventory.Node) bool { return g.Name == n.Name })
+		if goesOn {
+			o.act(EvictPods{Node: n.Name, Pool: p.Name, Allow: allow})
+		}
+		awaitPods(o, p.Name, l.Drains[n.Name], n.Name, allow)
+		if overdue(l, n) {
+			tellTimeout(o, n, goesOn)
+		}
+	}
+}
+
+// awaitPods says what is left on a node, and what of it is held back by more than the user allows.
+func awaitPods(o *outcome, pool string, d inventory.DrainState, node string, allow inventory.DrainAllowance) {
+	o.wait("Draining", "node/"+node, strconv.Itoa(d.Evictable)+" pods still have to leave the node.")
+	d.Blocked = slices.DeleteFunc(slices.Clone(d.Blocked), allow.Allows)
+	o.blockers = append(o.blockers, DrainBlockers(pool, d)...)
 }
 
 // end ends the instances of drained nodes, a group at a time.
@@ -161,7 +213,7 @@ func begin(o *outcome, l look, pool string, nodes []inventory.Node, total int) {
 	if len(waiting) == 0 || room <= 0 {
 		return
 	}
-	if homeless := l.PendingPods - l.Snapshot.PendingPods; homeless > 0 {
+	if homeless := l.homeless(); homeless > 0 {
 		o.wait("PodsPending", "pool/"+pool, fmt.Sprintf("%d pods more than before the migration wait for a node; the next node is drained when they have one.", homeless))
 		return
 	}
@@ -242,45 +294,14 @@ func endMax(g inventory.NodeGroup) int32 {
 	return 0
 }
 
-func soakOf(m *v1alpha1.Migration) time.Duration {
-	if m.Spec.Strategy.SoakSeconds == nil {
-		return 0
-	}
-	return time.Duration(*m.Spec.Strategy.SoakSeconds) * time.Second
-}
+func soakOf(m *v1alpha1.Migration) time.Duration { return seconds(m.Spec.Strategy.SoakSeconds, 0) }
 
-// DrainBlockers turns what is left on a node into blockers: three pods a cause, counted beyond that.
-func DrainBlockers(pool string, d inventory.DrainState) []v1alpha1.Blocker {
-	const named = 3
-	counts := map[inventory.BlockReason]int{}
-	var out []v1alpha1.Blocker
-	for _, b := range d.Blocked {
-		counts[b.Reason]++
-		if counts[b.Reason] > named {
-			continue
-		}
-		out = append(out, v1alpha1.Blocker{
-			Severity: severityOf(b.Reason), Reason: string(b.Reason), Object: "pod/" + b.Pod.String(), Pool: pool, Message: b.Message,
-		})
+// seconds of a field, or what stands for an empty one.
+func seconds(field *int32, otherwise time.Duration) time.Duration {
+	if field == nil {
+		return otherwise
 	}
-	for _, reason := range slices.Sorted(maps.Keys(counts)) {
-		if more := counts[reason] - named; more > 0 {
-			out = append(out, v1alpha1.Blocker{
-				Severity: severityOf(reason), Reason: string(reason), Object: "node/" + d.Node, Pool: pool,
-				Message: fmt.Sprintf("%d more pods of this node wait for the same reason.", more),
-			})
-		}
-	}
-	return out
-}
-
-// severityOf: what ends by itself is waited for; the rest needs a human.
-func severityOf(r inventory.BlockReason) v1alpha1.Severity {
-	switch r {
-	case inventory.BlockedByTwoPDBs, inventory.BlockedBare:
-		return v1alpha1.SeverityBlock
-	}
-	return v1alpha1.SeverityWait
+	return time.Duration(*field) * time.Second
 }
 
 func stamp(t time.Time) *metav1.Time {

@@ -119,8 +119,8 @@ func TestShiftingDrains(t *testing.T) {
 		"OneIsBlockedOneGoesOn": {
 			reason: "in one pass node 0 is reported and node 1 ends",
 			world:  aWorld().shifting().draining("general-0", 1, pdb).draining("general-1", 0),
-			want: shifts([]string{"EvictPods general-0 general", "EndInstances general i-general-1"},
-				"Wait Draining node/general-0", "Wait DisruptionBudget pod/shop/cart-0", "Wait InstanceEnding node/general-1"),
+			want: shifts([]string{"EndInstances general i-general-1", "EvictPods general-0 general"},
+				"Wait InstanceEnding node/general-1", "Wait Draining node/general-0", "Wait DisruptionBudget pod/shop/cart-0"),
 		},
 		"End": {
 			reason:    "an instance ends when no evictable pod is left on its node",

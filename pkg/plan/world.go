@@ -39,6 +39,8 @@ type World struct {
 
 	// Drains holds what is left on the nodes that Needs asked about, by node name.
 	Drains map[string]inventory.DrainState
+	// LaunchFailures are the nodes that Karpenter could not launch lately; only looked for when Needs asks.
+	LaunchFailures []inventory.LaunchFailure
 	// PendingPods is how many pods no node has room for.
 	PendingPods int
 	// OtherMigration is the name of an older unfinished Migration, which acts instead of this one.
@@ -53,6 +55,8 @@ type Needs struct {
 	Drains []string
 	// TerminationHandlers: they are looked for.
 	TerminationHandlers bool
+	// LaunchFailures: Karpenter's events are read.
+	LaunchFailures bool
 }
 
 // NeedsOf says what else Next will want to know, given the cheap part of the world.
@@ -62,6 +66,8 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	n.Preflight = !halted(m) && (!handingOverReached(l) || betweenPools(l))
 	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && !halted(m) &&
 		m.Status.CompletionTime != nil && slices.Contains(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
+	n.LaunchFailures = !halted(m) && handingOverReached(l) && (l.homeless() > 0 ||
+		slices.ContainsFunc(m.Status.Blockers, func(b v1alpha1.Blocker) bool { return b.Reason == CheckCapacity }))
 	for _, p := range l.pools {
 		nodes := p.nodes
 		if halted(m) {

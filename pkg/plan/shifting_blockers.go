@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+)
+
+// mostNamed is how much is named of one cause; the rest is counted.
+const mostNamed = 3
+
+// DrainBlockers turns what is left on a node into blockers: three of a cause, counted beyond that. Pods that the same budgets
+// hold back are one.
+func DrainBlockers(pool string, d inventory.DrainState) []v1alpha1.Blocker {
+	var out []v1alpha1.Blocker
+	shown, unnamed := map[inventory.BlockReason]int{}, map[inventory.BlockReason]int{}
+	for _, g := range byCause(d.Blocked) {
+		reason := g[0].Reason
+		if shown[reason]++; shown[reason] > mostNamed {
+			unnamed[reason] += len(g)
+			continue
+		}
+		object, message := causeOf(g)
+		out = append(out, v1alpha1.Blocker{Severity: severityOf(reason), Reason: string(reason), Object: object, Pool: pool, Message: message})
+	}
+	for _, reason := range slices.Sorted(maps.Keys(unnamed)) {
+		out = append(out, v1alpha1.Blocker{
+			Severity: severityOf(reason), Reason: string(reason), Object: "node/" + d.Node, Pool: pool,
+			Message: fmt.Sprintf("%d more pods of this node wait for the same reason.", unnamed[reason]),
+		})
+	}
+	return out
+}
+
+// byCause puts the pods together that the same budgets refuse to let go; every other one is by itself.
+func byCause(pods []inventory.BlockedPod) [][]inventory.BlockedPod {
+	var out [][]inventory.BlockedPod
+	place := map[string]int{}
+	for _, b := range pods {
+		refused := b.Reason == inventory.BlockedByPDB || b.Reason == inventory.BlockedByTwoPDBs
+		key := fmt.Sprint(b.Reason, b.PDBs)
+		if i, known := place[key]; known && refused && len(b.PDBs) > 0 {
+			out[i] = append(out[i], b)
+			continue
+		}
+		place[key] = len(out)
+		out = append(out, []inventory.BlockedPod{b})
+	}
+	return out
+}
+
+// causeOf names what holds the pods of one cause, and the pods. A budget that holds several of them is the object: it stays the same
+// while one pod after the other leaves.
+func causeOf(g []inventory.BlockedPod) (object, message string) {
+	b := g[0]
+	object, message = "pod/"+b.Pod.String(), b.Message
+	if b.Reason == inventory.BlockedByPDB && len(b.PDBs) == 1 {
+		object, message = "poddisruptionbudget/"+b.PDBs[0].String(), "Pod "+b.Pod.String()+" "+message
+	}
+	if len(g) > 1 {
+		var others []string
+		for _, other := range g[1:] {
+			others = append(others, other.Pod.String())
+		}
+		message += ". So do " + three(others)
+	}
+	return object, message
+}
+
+// three names at most three, and counts the others.
+func three(names []string) string {
+	if len(names) <= mostNamed {
+		return list(names)
+	}
+	return fmt.Sprintf("%s and %d more", list(names[:mostNamed]), len(names)-mostNamed)
+}
+
+// severityOf: what ends by itself is waited for; the rest needs a human, or was asked for by one.
+func severityOf(r inventory.BlockReason) v1alpha1.Severity {
+	switch r {
+	case inventory.BlockedByTwoPDBs, inventory.BlockedBare, inventory.BlockedStuck, inventory.BlockedLocalVolume:
+		return v1alpha1.SeverityBlock
+	case inventory.BlockedOverridden:
+		return v1alpha1.SeverityWarn
+	}
+	return v1alpha1.SeverityWait
+}
