@@ -29,6 +29,7 @@ func newCloudWatch(s *Server) *cloudwatchService {
 	w := &cloudwatchService{s: s, alarms: newTable[types.MetricAlarm](s), metrics: map[string]float64{}, breaching: map[string]time.Time{}}
 	on(s, "monitoring.PutMetricAlarm", w.putMetricAlarm)
 	on(s, "monitoring.PutMetricData", w.putMetricData)
+	on(s, "monitoring.GetMetricData", w.getMetricData)
 	on(s, "monitoring.DescribeAlarms", w.describeAlarms)
 	on(s, "monitoring.DeleteAlarms", w.deleteAlarms)
 	on(s, "monitoring.SetAlarmState", w.setAlarmState)

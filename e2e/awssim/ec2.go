@@ -11,6 +11,7 @@ type ec2Service struct {
 	s               *Server
 	vpcs            *table[types.Vpc]
 	subnets         *table[types.Subnet]
+	dhcpOptions     *table[types.DhcpOptions]
 	securityGroups  *table[types.SecurityGroup]
 	images          *table[types.Image]
 	instances       *table[instance]
@@ -28,6 +29,7 @@ func newEC2(s *Server) *ec2Service {
 		s:               s,
 		vpcs:            newTable[types.Vpc](s),
 		subnets:         newTable[types.Subnet](s),
+		dhcpOptions:     newTable[types.DhcpOptions](s),
 		securityGroups:  newTable[types.SecurityGroup](s),
 		images:          newTable[types.Image](s),
 		instances:       newTable[instance](s),

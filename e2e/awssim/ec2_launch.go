@@ -42,6 +42,9 @@ func (e *ec2Service) launch(spec launchSpec) (instance, error) {
 	if err := e.checkLaunch(spec, t, subnet); err != nil {
 		return instance{}, err
 	}
+	if spec.Spot {
+		e.s.iam.haveSpotRole()
+	}
 	i, err := e.newInstance(spec, t, subnet)
 	if err != nil {
 		return instance{}, err
@@ -85,13 +88,7 @@ func (e *ec2Service) checkQuota(spec launchSpec, t instanceType) error {
 	if !ok {
 		return nil
 	}
-	used := t.vCPUs()
-	e.instances.truth().each(func(i *instance) {
-		if other, ok := findInstanceType(string(i.InstanceType)); ok && i.live() && i.spot() == spec.Spot {
-			used += other.vCPUs()
-		}
-	})
-	if float64(used) <= limit {
+	if float64(t.vCPUs()+e.vCPUsInUse(spec.Spot)) <= limit {
 		return nil
 	}
 	code := "VcpuLimitExceeded"
@@ -99,6 +96,17 @@ func (e *ec2Service) checkQuota(spec launchSpec, t instanceType) error {
 		code = "MaxSpotInstanceCountExceeded"
 	}
 	return errorf(code, "You have requested more vCPU capacity than your current vCPU limit of %g allows for the instance bucket that the specified instance type belongs to.", limit)
+}
+
+// vCPUsInUse counts those of all instances that live.
+func (e *ec2Service) vCPUsInUse(spot bool) int32 {
+	used := int32(0)
+	e.instances.truth().each(func(i *instance) {
+		if t, ok := findInstanceType(string(i.InstanceType)); ok && i.live() && i.spot() == spot {
+			used += t.vCPUs()
+		}
+	})
+	return used
 }
 
 // subnetFor is the subnet that the launch names, or one in its zone.

@@ -16,6 +16,9 @@ var zoneLetters = []string{"a", "b", "c"}
 func (e *ec2Service) registerNetwork() {
 	on(e.s, "ec2.CreateVpc", e.createVpc)
 	on(e.s, "ec2.DescribeVpcs", e.describeVpcs)
+	on(e.s, "ec2.CreateDhcpOptions", e.createDHCPOptions)
+	on(e.s, "ec2.AssociateDhcpOptions", e.associateDHCPOptions)
+	on(e.s, "ec2.DescribeDhcpOptions", e.describeDHCPOptions)
 	on(e.s, "ec2.CreateSubnet", e.createSubnet)
 	on(e.s, "ec2.DescribeSubnets", e.describeSubnets)
 	on(e.s, "ec2.CreateSecurityGroup", e.createSecurityGroup)
@@ -47,7 +50,7 @@ func (e *ec2Service) createVpc(_ *call, in *ec2.CreateVpcInput) (*ec2.CreateVpcO
 	}
 	v := types.Vpc{
 		VpcId: aws.String(e.s.newID("vpc")), CidrBlock: in.CidrBlock, State: types.VpcStateAvailable, OwnerId: aws.String(accountID),
-		Tags: specTags(in.TagSpecifications, types.ResourceTypeVpc),
+		Tags: specTags(in.TagSpecifications, types.ResourceTypeVpc), DhcpOptionsId: aws.String(e.defaultDHCPOptions()),
 	}
 	e.vpcs.put(*v.VpcId, v)
 	return &ec2.CreateVpcOutput{Vpc: &v}, nil

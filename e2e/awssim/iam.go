@@ -174,6 +174,14 @@ func (m *iamService) createServiceLinkedRole(_ *call, in *iam.CreateServiceLinke
 	return &iam.CreateServiceLinkedRoleOutput{Role: r.shown()}, nil
 }
 
+// haveSpotRole is what EC2 does at an account's first spot request: it makes the role for it.
+func (m *iamService) haveSpotRole() {
+	const service = "spot.amazonaws.com"
+	if _, ok := m.roles.get(serviceLinkedRoles[service]); !ok {
+		_, _ = m.createServiceLinkedRole(nil, &iam.CreateServiceLinkedRoleInput{AWSServiceName: aws.String(service)}) // known and not there: cannot fail
+	}
+}
+
 func (m *iamService) getRole(_ *call, in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
 	r, err := m.role(in.RoleName)
 	if err != nil {

@@ -23,8 +23,8 @@ type quotasService struct {
 
 func newServiceQuotas(s *Server) *quotasService {
 	q := &quotasService{s: s, quotas: map[string]types.ServiceQuota{}}
-	q.add(quotaOnDemand, "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances")
-	q.add(quotaSpot, "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests")
+	q.add(quotaOnDemand, "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", usageOnDemand)
+	q.add(quotaSpot, "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", usageSpot)
 	on(s, "servicequotas.GetServiceQuota", q.getServiceQuota)
 	on(s, "servicequotas.ListServiceQuotas", q.listServiceQuotas)
 	on(s, "servicequotas.RequestServiceQuotaIncrease", q.requestIncrease)
@@ -32,10 +32,20 @@ func newServiceQuotas(s *Server) *quotasService {
 	return q
 }
 
-func (q *quotasService) add(code, name string) {
+// The classes of CloudWatch's usage metric that the quotas count by.
+const (
+	usageOnDemand = "Standard/OnDemand"
+	usageSpot     = "Standard/Spot"
+)
+
+func (q *quotasService) add(code, name, class string) {
 	q.quotas[code] = types.ServiceQuota{
 		ServiceCode: aws.String("ec2"), ServiceName: aws.String("Amazon Elastic Compute Cloud (Amazon EC2)"), QuotaCode: aws.String(code), QuotaName: aws.String(name),
 		QuotaArn: aws.String(q.s.arn("servicequotas", "ec2/"+code)), Value: aws.Float64(20000), Adjustable: true, Unit: aws.String("None"),
+		UsageMetric: &types.MetricInfo{
+			MetricNamespace: aws.String(usageNamespace), MetricName: aws.String(usageMetric), MetricStatisticRecommendation: aws.String("Maximum"),
+			MetricDimensions: map[string]string{"Service": "EC2", "Type": "Resource", "Resource": "vCPU", "Class": class},
+		},
 	}
 }
 
