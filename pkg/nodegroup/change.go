@@ -154,16 +154,21 @@ func (c *Client) update(ctx context.Context, in *autoscaling.UpdateAutoScalingGr
 	return awsapi.Wrap(err, "autoscaling:UpdateAutoScalingGroup", "Auto Scaling group "+aws.ToString(in.AutoScalingGroupName))
 }
 
-// SetSize sets the group's sizes, in the group's capacity units: a managed node group's through EKS, which would put
-// back what it did not set itself, another's in Auto Scaling.
+// SetSize sets the sizes of the group as it was read, in the group's capacity units: a managed node group's through EKS, which would
+// put back what it did not set itself, another's in Auto Scaling. All of them go in one call, for one after the other they would not
+// fit in between. A desired size that is there already is not sent (both take any subset): read a moment too early, it would launch
+// drained nodes again. None at all cannot, and goes along.
 func (c *Client) SetSize(ctx context.Context, g inventory.NodeGroup, min, max, desired int32) error {
 	if min < 0 || min > desired || desired > max {
 		return inventory.Terminal(fmt.Errorf("node group %s: sizes %d/%d/%d are not min ≤ desired ≤ max", g.Name, min, max, desired))
 	}
+	var change *int32
+	if desired != g.Desired || desired == 0 {
+		change = aws.Int32(desired)
+	}
 	if g.Managed == nil {
 		return c.update(ctx, &autoscaling.UpdateAutoScalingGroupInput{
-			AutoScalingGroupName: aws.String(g.AutoScalingGroup),
-			MinSize:              aws.Int32(min), MaxSize: aws.Int32(max), DesiredCapacity: aws.Int32(desired),
+			AutoScalingGroupName: aws.String(g.AutoScalingGroup), MinSize: aws.Int32(min), MaxSize: aws.Int32(max), DesiredCapacity: change,
 		})
 	}
 	if max < 1 {
@@ -171,7 +176,7 @@ func (c *Client) SetSize(ctx context.Context, g inventory.NodeGroup, min, max, d
 	}
 	_, err := c.eks.UpdateNodegroupConfig(ctx, &eks.UpdateNodegroupConfigInput{
 		ClusterName: aws.String(c.cluster), NodegroupName: aws.String(g.Name),
-		ScalingConfig: &ekstypes.NodegroupScalingConfig{MinSize: aws.Int32(min), MaxSize: aws.Int32(max), DesiredSize: aws.Int32(desired)},
+		ScalingConfig: &ekstypes.NodegroupScalingConfig{MinSize: aws.Int32(min), MaxSize: aws.Int32(max), DesiredSize: change},
 	})
 	return awsapi.Wrap(err, "eks:UpdateNodegroupConfig", "EKS managed node group "+g.Name)
 }

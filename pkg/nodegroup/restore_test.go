@@ -523,7 +523,7 @@ func (l *lab) quiet(t *testing.T, g inventory.NodeGroup) {
 		func() error { return l.port.SetMaxInstanceLifetime(ctx, asg, 0) },
 		func() error { return l.port.SetSize(ctx, g, 0, g.Max, g.Desired) },
 		func() error { return l.port.EndInstances(ctx, asg, ids) },
-		func() error { return l.port.SetSize(ctx, g, 0, 1, 0) },
+		func() error { return l.port.SetSize(ctx, l.list(t)[g.Name], 0, 1, 0) },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)
@@ -541,7 +541,7 @@ func (l *lab) bringBack(t *testing.T, g inventory.NodeGroup) {
 	resume := slices.DeleteFunc(slices.Clone(quieted), func(p string) bool { return slices.Contains(g.SuspendedProcesses, p) })
 	ctx, asg := t.Context(), g.AutoScalingGroup
 	for _, step := range []func() error{
-		func() error { return l.port.SetSize(ctx, g, g.Min, g.Max, g.Desired) },
+		func() error { return l.port.SetSize(ctx, l.list(t)[g.Name], g.Min, g.Max, g.Desired) },
 		func() error { return l.port.ResumeProcesses(ctx, asg, resume) },
 		func() error { return l.port.SetCapacityRebalance(ctx, asg, g.CapacityRebalance) },
 		func() error { return l.port.SetMaxInstanceLifetime(ctx, asg, g.MaxInstanceLifetime) },

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 const (
@@ -116,6 +117,13 @@ func admit(led *ledger, d *Decision, now time.Time) []Action {
 			out = append(out, a)
 			continue
 		}
+		if name, busy := updating(a); busy {
+			d.Blockers = append(d.Blockers, v1alpha1.Blocker{
+				Severity: v1alpha1.SeverityWait, Reason: "NodeGroupUpdating", Object: "nodegroup/" + name,
+				Message: "EKS is updating the node group and takes no other change of it until that is done.",
+			})
+			continue
+		}
 		if led.full(now) || !led.admit(l, now) {
 			continue
 		}
@@ -129,6 +137,19 @@ func admit(led *ledger, d *Decision, now time.Time) []Action {
 		d.Until = soonest(d.Until, now.Add(soon))
 	}
 	return out
+}
+
+// updating names the managed node group that an action would change through EKS while EKS is at it: EKS answers
+// ResourceInUseException then (EKS API reference, UpdateNodegroupConfig and DeleteNodegroup).
+func updating(a Action) (string, bool) {
+	var g inventory.NodeGroup
+	switch a := a.(type) {
+	case SetGroupSize:
+		g = a.Group
+	case DeleteGroup:
+		g = a.Group
+	}
+	return g.Name, g.Managed != nil && g.Managed.Status == "UPDATING"
 }
 
 // since carries over when a blocker was first seen, and drops doubles.
