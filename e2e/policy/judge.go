@@ -33,7 +33,7 @@ func Castoff(name string, c inventory.Cluster, extraNodePolicies ...string) (Rol
 
 // Engine is the role that castoff makes for Karpenter's controller.
 func Engine(c inventory.Cluster) (Role, error) {
-	role := Role{Name: identity.ControllerRoleName(c.Name)}
+	role := Role{Name: identity.ControllerRole(c)}
 	documents := identity.ControllerPolicies(c)
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
 		d, err := Parse(name, documents[name])

@@ -243,7 +243,7 @@ func TestPoliciesOfAnotherCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine.Name = identity.ControllerRoleName(harbor.Name)
+	engine.Name = identity.ControllerRole(harbor)
 	for _, role := range []Role{castoff, engine} {
 		for _, c := range calls {
 			if !role.made(c) || !writes(c) {
