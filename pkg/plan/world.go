@@ -23,6 +23,10 @@ type World struct {
 	SnapshotSHA256  string
 	SnapshotProblem string
 
+	// PodNetwork is how pods get their addresses, Families what EC2 has of the instance families that the spec names.
+	PodNetwork inventory.PodNetwork
+	Families   []inventory.InstanceFamily
+
 	// Home and Pools are what the spec and the groups come to (see Pools); from the snapshot on, what it recorded.
 	Home  string
 	Pools []inventory.Pool

@@ -26,7 +26,10 @@ type Input struct {
 	Home         string
 	Pools        []inventory.Pool
 	Targets      map[string]inventory.Target
-	Surroundings inventory.Surroundings
+	// PodNetwork is how pods get their addresses, SecurityGroups those that carry the cluster's tag.
+	PodNetwork     inventory.PodNetwork
+	SecurityGroups []inventory.SecurityGroup
+	Surroundings   inventory.Surroundings
 	// Strategy is the Migration's: how many nodes may be on their way at once.
 	Strategy v1alpha1.Strategy
 	// EngineVersion is the version of Karpenter that is to run; empty: not known, and not checked.
@@ -52,6 +55,7 @@ var checks = []check{
 	homeTainted, homeTooSmall, homeOnSpot, homeFull,
 	groupBusy, groupUnhealthy, terminateSuspended, instancesRetained, lifecycleHooks, warmPool, scaleInProtection, deletionProtection,
 	ownedInCode, notCarried, dhcpOptions, subnetGone, subnetFull, vcpuQuota, spotRole,
+	securityGroupsTagged, eniConfigMissing, fewerPods,
 	budgetNeverAllows, budgetUnhealthy, twoBudgets, barePods,
 	localVolumes, zonalVolumes, singleNodeVolumes, emptyDirs, hostPaths,
 	unserved, topologyKeys, daemonSetsMissing, daemonSetRoom, daemonSetPriority,
