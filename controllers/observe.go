@@ -59,6 +59,8 @@ type Observer struct {
 	release      memo[inventory.Engine]
 	permissions  memo[[]inventory.Permission]
 	policies     memo[[]string]
+	network      memo[inventory.PodNetwork]
+	tagged       memo[[]inventory.SecurityGroup]
 	snapshots    snapshotCache
 }
 
@@ -75,6 +77,7 @@ func (o *Observer) turnTo(cluster string) {
 	o.release.forget()
 	o.permissions.forget()
 	o.policies.forget()
+	o.tagged.forget()
 }
 
 // forget makes the next look ask again about what these actions may have changed.
@@ -142,6 +145,8 @@ func (o *Observer) observeBase(ctx context.Context, m *v1alpha1.Migration, w *pl
 	g.Go(func() (err error) { w.Interruption, err = o.observeInterruption(ctx, w.Cluster); return err })
 	g.Go(func() (err error) { nodes, err = o.nodes(ctx); return err })
 	g.Go(func() (err error) { w.PendingPods, err = o.pendingPods(ctx); return err })
+	g.Go(func() (err error) { w.PodNetwork, err = o.podNetwork(ctx); return err })
+	g.Go(func() (err error) { w.Families, err = o.families(ctx, m); return err })
 	g.Go(func() error { return o.loadSnapshot(ctx, m, w) })
 	if err := g.Wait(); err != nil {
 		return err
@@ -198,6 +203,7 @@ func (o *Observer) resolve(m *v1alpha1.Migration, w *plan.World) []inventory.Fin
 		if len(groups) == 0 {
 			continue
 		}
+		p.Families = familiesOf(m, p.Name, w.Families)
 		t, err := translate.Pool(w.Cluster, p, groups, identity.NodeRoleName(w.Cluster.Name))
 		if err != nil {
 			findings = append(findings, preflight.NotTranslated(p.Name, err))
@@ -206,6 +212,32 @@ func (o *Observer) resolve(m *v1alpha1.Migration, w *plan.World) []inventory.Fin
 		w.Targets[p.Name] = t
 	}
 	return findings
+}
+
+// families are those that the user named for any pool, with what EC2 has of them.
+func (o *Observer) families(ctx context.Context, m *v1alpha1.Migration) ([]inventory.InstanceFamily, error) {
+	var names []string
+	for _, p := range m.Spec.Pools {
+		names = append(names, p.InstanceFamilies...)
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	slices.Sort(names)
+	return o.Ports.NodeGroups.Families(ctx, slices.Compact(names))
+}
+
+// familiesOf are those of one pool, as the spec has them now: they are not frozen.
+func familiesOf(m *v1alpha1.Migration, pool string, all []inventory.InstanceFamily) []inventory.InstanceFamily {
+	var out []inventory.InstanceFamily
+	for _, p := range m.Spec.Pools {
+		for _, f := range all {
+			if p.Name == pool && slices.Contains(p.InstanceFamilies, f.Name) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
 }
 
 // withNodeLabels says of each group which labels all of its nodes have: what describes a node group elsewhere may be stale. A copy,
@@ -289,7 +321,12 @@ func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan
 	if err != nil {
 		return fmt.Errorf("checking what castoff may do in AWS: %w", err)
 	}
+	tagged, err := o.securityGroups(ctx)
+	if err != nil {
+		return err
+	}
 	w.Findings = preflight.Run(preflight.Input{
+		PodNetwork: w.PodNetwork, SecurityGroups: tagged,
 		ClusterName: m.Spec.ClusterName, ClusterFound: true, Cluster: w.Cluster, Groups: w.Groups, Nodes: w.Nodes,
 		Autoscalers: w.Autoscalers, Engine: w.Engine, Identity: w.Identity, Permissions: permissions, Workloads: workloads,
 		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings,

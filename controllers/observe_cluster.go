@@ -179,7 +179,7 @@ func (o *Observer) observeEngine(ctx context.Context, w *plan.World) error {
 func (o *Observer) engineRelease(w plan.World) helm.Release {
 	e := o.Engine
 	e.ClusterName, e.ClusterEndpoint, e.Region = w.Cluster.Name, w.Cluster.Endpoint, w.Cluster.Region
-	e.InterruptionQueue = w.Interruption.QueueName
+	e.InterruptionQueue, e.ReservedENIs = w.Interruption.QueueName, w.PodNetwork.ReservedENIs()
 	e.NodeSelector = homeSelector(w.Home, w.Nodes)
 	return e.Release()
 }

@@ -28,6 +28,8 @@ type Ports struct {
 type NodeGroups interface {
 	Cluster(ctx context.Context) (inventory.Cluster, error)
 	List(ctx context.Context, also ...string) ([]inventory.NodeGroup, error)
+	Families(ctx context.Context, names []string) ([]inventory.InstanceFamily, error)
+	SecurityGroups(ctx context.Context) ([]inventory.SecurityGroup, error)
 	DisablePolicies(ctx context.Context, g inventory.NodeGroup, names []string) error
 	DeleteScheduledActions(ctx context.Context, asg string, names []string) error
 	SuspendProcesses(ctx context.Context, asg string, processes []string) error

@@ -166,6 +166,22 @@ func (p ports) List(context.Context, ...string) ([]inventory.NodeGroup, error) {
 	return shown.groups, p.w.read("List")
 }
 
+// Families: EC2 knows of m6i and no other.
+func (p ports) Families(_ context.Context, names []string) ([]inventory.InstanceFamily, error) {
+	out := make([]inventory.InstanceFamily, len(names))
+	for i, name := range names {
+		out[i].Name = name
+		if name == "m6i" {
+			out[i].Types = []inventory.InstanceType{{Name: "m6i.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192}}
+		}
+	}
+	return out, p.w.read("Families")
+}
+
+func (p ports) SecurityGroups(context.Context) ([]inventory.SecurityGroup, error) {
+	return []inventory.SecurityGroup{{ID: "sg-1"}}, p.w.read("SecurityGroups")
+}
+
 // onGroup makes one change of a group that is there.
 func (p ports) onGroup(name, asg string, change func(*inventory.NodeGroup) error) error {
 	return p.w.change(name, func() error {
