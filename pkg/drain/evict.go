@@ -94,7 +94,8 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (gone bool, reason *i
 
 // override deletes this very pod, with its grace period: what an eviction does, but for the budgets' word.
 func (p *pass) override(ctx context.Context, pod *corev1.Pod, refused *inventory.BlockedPod) (gone bool, _ *inventory.BlockedPod, _ error) {
-	err := p.client.Delete(ctx, pod, &client.DeleteOptions{Raw: eviction(pod).DeleteOptions})
+	asked := eviction(pod).DeleteOptions
+	err := p.client.Delete(ctx, pod, &client.DeleteOptions{GracePeriodSeconds: asked.GracePeriodSeconds, Preconditions: asked.Preconditions})
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil, nil
