@@ -71,3 +71,41 @@ func TestTargetRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestNodePlaceRefuses(t *testing.T) {
+	node := Node{
+		Labels: map[string]string{"team": "a", corev1.LabelTopologyZone: "us-east-1a"},
+		Taints: []corev1.Taint{
+			{Key: "dedicated", Value: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule},
+			{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, {Key: "castoff.sh/legacy", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule},
+		},
+	}
+	tolerates := []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+	cases := map[string]struct {
+		reason string
+		shape  Shape
+		want   string
+	}{
+		"Plain":       {"cordon, castoff's fence, a preference and what Cluster Autoscaler left keep nobody out", Shape{Tolerations: tolerates}, ""},
+		"Taint":       {"the user's own taint does", Shape{}, "dedicated"},
+		"Label":       {"its labels can be selected", Shape{Tolerations: tolerates, NodeSelector: map[string]string{"team": "a"}}, ""},
+		"Zone":        {"a node that is there has one zone, and no other", Shape{Tolerations: tolerates, NodeSelector: map[string]string{corev1.LabelTopologyZone: "us-east-1b"}}, "us-east-1b"},
+		"NoWellKnown": {"a well-known label that it lacks is not to come", Shape{Tolerations: tolerates, NodeSelector: map[string]string{corev1.LabelInstanceTypeStable: "m5.large"}}, corev1.LabelInstanceTypeStable},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := node.Place().Refuses(&tc.shape)
+			if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%s: got %v, want one with %q", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestShapeAsks(t *testing.T) {
+	s := Shape{NodeSelector: map[string]string{"zone": "a"}, Affinity: affinity(term("disk", corev1.NodeSelectorOpExists), term("team", corev1.NodeSelectorOpNotIn, "b"))}
+	if got := strings.Join(s.Asks(), " "); got != "disk team zone" {
+		t.Errorf("every key of the selector and of each term: %s", got)
+	}
+}
