@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/helm"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/plan"
 )
@@ -83,13 +84,13 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		d, err = p.Drainer.Pass(ctx, a.Node, a.Allow)
 		res.drain = &d
 	case plan.InstallCRDs:
-		err = p.Releases.ApplyCRDs(ctx)
+		err = r.withRelease(m, w, func(release helm.Release) error { return p.Releases.ApplyCRDs(ctx, release) })
 	case plan.RemoveCRDs:
 		err = p.Releases.RemoveCRDs(ctx)
 	case plan.InstallEngine:
-		_, err = p.Releases.Apply(ctx, r.Observer.engineRelease(w))
+		err = r.withRelease(m, w, func(release helm.Release) error { _, err := p.Releases.Apply(ctx, release); return err })
 	case plan.UninstallEngine:
-		err = p.Releases.Uninstall(ctx, r.Observer.engineRelease(w))
+		err = r.withRelease(m, w, func(release helm.Release) error { return p.Releases.Uninstall(ctx, release) })
 	case plan.EnsureInterruption:
 		err = p.Interruption.Ensure(ctx, w.Cluster)
 	case plan.RemoveInterruption:
@@ -104,6 +105,14 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		err = r.doToNode(ctx, action)
 	}
 	return err
+}
+
+func (r *Reconciler) withRelease(m *v1alpha1.Migration, w plan.World, do func(helm.Release) error) error {
+	release, err := r.Observer.engineRelease(m, w)
+	if err != nil {
+		return err
+	}
+	return do(release)
 }
 
 // doToNode makes a change to a node.

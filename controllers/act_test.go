@@ -57,7 +57,7 @@ func ready(t *testing.T) (*world, *Reconciler) {
 	w.ca.LeaseHolder, w.scaler.leads = "", false
 	apply(t, w, func(m *v1alpha1.Migration) { m.Spec.ApprovedSteps = []v1alpha1.ApprovalStep{v1alpha1.ApproveDelete} })
 	r := w.reconciler()
-	r.Observer.turnTo("test")
+	r.Observer.turnTo("test", v1alpha1.Provisioner{})
 	return w, r
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -52,6 +53,7 @@ type Observer struct {
 	Engine helm.Engine
 
 	name, home   string // what the memos are about
+	provisioner  v1alpha1.Provisioner
 	cluster      memo[inventory.Cluster]
 	groups       memo[[]inventory.NodeGroup]
 	interruption memo[inventory.Interruption]
@@ -64,12 +66,13 @@ type Observer struct {
 	snapshots    snapshotCache
 }
 
-// turnTo makes the looks go to this cluster. The name is frozen from the snapshot on; before, a user may correct it.
-func (o *Observer) turnTo(cluster string) {
-	if o.name == cluster {
+// turnTo makes the looks go to this cluster, and to what Karpenter is to be made of there. The name is frozen from the snapshot
+// on; before, a user may correct it.
+func (o *Observer) turnTo(cluster string, p v1alpha1.Provisioner) {
+	if o.name == cluster && equality.Semantic.DeepEqual(o.provisioner, p) {
 		return
 	}
-	o.name, o.Ports.NodeGroups = cluster, o.NodeGroupsOf(cluster)
+	o.name, o.provisioner, o.Ports.NodeGroups = cluster, p, o.NodeGroupsOf(cluster)
 	o.cluster.forget()
 	o.groups.forget()
 	o.interruption.forget()
@@ -108,13 +111,14 @@ func (o *Observer) Observe(ctx context.Context, m *v1alpha1.Migration) (plan.Wor
 	if w.OtherMigration, err = o.otherMigration(ctx, m); err != nil || w.OtherMigration != "" {
 		return w, err
 	}
-	o.turnTo(m.Spec.ClusterName)
+	o.turnTo(m.Spec.ClusterName, m.Spec.Provisioner)
 	if w.Cluster, err = o.observeCluster(ctx); errors.Is(err, nodegroup.ErrClusterNotFound) {
 		w.Findings = preflight.Run(preflight.Input{ClusterName: m.Spec.ClusterName}, m.Spec.AcceptedRisks)
 		return w, nil
 	} else if err != nil {
 		return w, err
 	}
+	w.Cluster.Provided = inventory.ProvidedBy(m.Spec.Provisioner)
 	if err := o.observeBase(ctx, m, &w); err != nil {
 		return w, err
 	}
@@ -204,7 +208,7 @@ func (o *Observer) resolve(m *v1alpha1.Migration, w *plan.World) []inventory.Fin
 			continue
 		}
 		p.Families = familiesOf(m, p.Name, w.Families)
-		t, err := translate.Pool(w.Cluster, p, groups, identity.NodeRoleName(w.Cluster.Name))
+		t, err := translate.Pool(w.Cluster, p, groups, identity.NodeRole(w.Cluster))
 		if err != nil {
 			findings = append(findings, preflight.NotTranslated(p.Name, err))
 			continue
@@ -284,10 +288,13 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 	if w.NodePolicies, err = o.nodePolicies(ctx, *w); err != nil {
 		return err
 	}
+	if err := o.observeKarpenter(ctx, w); err != nil {
+		return err
+	}
 	if w.Identity, err = o.observeIdentity(ctx, w.Cluster, w.NodePolicies); err != nil {
 		return err
 	}
-	if err := o.observeEngine(ctx, w); err != nil {
+	if err := o.observeEngine(ctx, m, w); err != nil {
 		return err
 	}
 	needs := plan.NeedsOf(m, *w)
@@ -302,7 +309,7 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 	if !needs.Preflight {
 		return nil
 	}
-	return o.preflight(ctx, m, w, findings)
+	return o.preflight(ctx, m, w, append(findings, plan.Provided(m, *w)...))
 }
 
 func (o *Observer) observeIdentity(ctx context.Context, c inventory.Cluster, extra []string) (inventory.Identity, error) {

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/castoff-sh/castoff/pkg/helm"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/plan"
+	"github.com/castoff-sh/castoff/pkg/provisioner"
 )
 
 // pageSize of a list of pods: at 25 KiB a pod a page is 12 MiB at most, and only what the checks need is kept of it.
@@ -154,18 +156,32 @@ func adoptSnapshot(m *v1alpha1.Migration, w *plan.World) {
 	}
 }
 
-// observeEngine reads Karpenter: its objects at every look, the release and the CRDs when they may have changed.
-func (o *Observer) observeEngine(ctx context.Context, w *plan.World) error {
+// observeKarpenter reads Karpenter's objects and pods.
+func (o *Observer) observeKarpenter(ctx context.Context, w *plan.World) error {
 	e, err := o.Ports.Provisioner.Observe(ctx)
 	if err != nil {
 		return err
+	}
+	if w.Cluster.Provided.Engine {
+		e = provisioner.Adopt(e, w.Cluster)
+		w.Cluster.Provided.Namespace, w.Cluster.Provided.ServiceAccount = provisioner.ServiceAccount(e)
+	}
+	w.Engine = e
+	return nil
+}
+
+// observeEngine reads the release and the CRDs when they may have changed. Of a Karpenter of somebody else's castoff reads neither.
+func (o *Observer) observeEngine(ctx context.Context, m *v1alpha1.Migration, w *plan.World) error {
+	e := w.Engine
+	if e.Adopted {
+		return nil
 	}
 	if e.Replicas == 0 || w.Home != o.home {
 		o.release.forget() // its Deployment is gone, or is meant to be elsewhere: what was seen of the release may be over
 		o.home = w.Home
 	}
 	r, err := o.release.get(ctx, o.Clock(), func(e inventory.Engine) time.Duration { return freshness(e.ReleaseCurrent && e.CRDsCurrent) },
-		func(ctx context.Context) (inventory.Engine, error) { return o.observeRelease(ctx, *w) })
+		func(ctx context.Context) (inventory.Engine, error) { return o.observeRelease(ctx, m, *w) })
 	if err != nil {
 		return err
 	}
@@ -175,30 +191,39 @@ func (o *Observer) observeEngine(ctx context.Context, w *plan.World) error {
 	return nil
 }
 
-// engineRelease is the release for this cluster: the queue's and the home's names are filled in.
-func (o *Observer) engineRelease(w plan.World) helm.Release {
+// engineRelease is the release for this cluster, as the Migration asks for it: the queue's and the home's names are filled in.
+func (o *Observer) engineRelease(m *v1alpha1.Migration, w plan.World) (helm.Release, error) {
 	e := o.Engine
+	spec := m.Spec.Provisioner
+	if spec.Chart != nil {
+		e.Remote = &helm.RemoteChart{Repository: spec.Chart.Repository, Version: spec.Chart.Version, Digest: spec.Chart.Digest}
+	}
+	if spec.Values != nil {
+		e.Values = nil // a map is decoded into, and this one is everybody's
+		if err := json.Unmarshal(spec.Values.Raw, &e.Values); err != nil {
+			return helm.Release{}, inventory.Terminal(fmt.Errorf("spec.provisioner.values is no object: %w", err))
+		}
+	}
+	if w.Identity.WebIdentity {
+		e.RoleARN = w.Identity.ControllerRoleARN
+	}
 	e.ClusterName, e.ClusterEndpoint, e.Region = w.Cluster.Name, w.Cluster.Endpoint, w.Cluster.Region
 	e.InterruptionQueue, e.ReservedENIs = w.Interruption.QueueName, w.PodNetwork.ReservedENIs()
 	e.NodeSelector = homeSelector(w.Home, w.Nodes)
-	return e.Release()
+	return e.Release(), nil
 }
 
-func (o *Observer) observeRelease(ctx context.Context, w plan.World) (inventory.Engine, error) {
+func (o *Observer) observeRelease(ctx context.Context, m *v1alpha1.Migration, w plan.World) (inventory.Engine, error) {
 	var e inventory.Engine
-	crds, err := o.Ports.Releases.ObserveCRDs(ctx)
+	r, err := o.engineRelease(m, w)
 	if err != nil {
-		return e, fmt.Errorf("reading Karpenter's CustomResourceDefinitions: %w", err)
+		e.Release, e.ReleaseMessage = inventory.ReleaseFailed, err.Error()
+		return e, nil
 	}
-	e.CRDsCurrent = len(crds) > 0
-	for _, c := range crds {
-		if c.Status == helm.CRDForeign {
-			e.CRDForeign = "CustomResourceDefinition " + c.Name + " belongs to " + c.Owner + " and differs from what this Karpenter needs. Remove that Karpenter, or hand the definition over."
-		}
-		e.CRDs = e.CRDs || c.Made()
-		e.CRDsCurrent = e.CRDsCurrent && c.Status == helm.CRDCurrent && c.Established
+	if err := o.observeCRDs(ctx, r, &e); err != nil {
+		return e, err
 	}
-	state, err := o.Ports.Releases.Observe(ctx, o.engineRelease(w))
+	state, err := o.Ports.Releases.Observe(ctx, r)
 	var invalid *helm.ValuesError
 	if errors.As(err, &invalid) {
 		e.Release, e.ReleaseMessage = inventory.ReleaseFailed, invalid.Error()
@@ -210,10 +235,33 @@ func (o *Observer) observeRelease(ctx context.Context, w plan.World) (inventory.
 	return e, nil
 }
 
+// observeCRDs goes by the embedded definitions while the chart that brings its own cannot be had: whose they are is known then,
+// and whether they are current is not.
+func (o *Observer) observeCRDs(ctx context.Context, r helm.Release, e *inventory.Engine) error {
+	crds, err := o.Ports.Releases.ObserveCRDs(ctx, r)
+	known := true
+	if errors.As(err, new(*helm.PullError)) {
+		r.Remote, known = nil, false
+		crds, err = o.Ports.Releases.ObserveCRDs(ctx, r)
+	}
+	if err != nil {
+		return fmt.Errorf("reading Karpenter's CustomResourceDefinitions: %w", err)
+	}
+	e.CRDsCurrent = known && len(crds) > 0
+	for _, c := range crds {
+		if c.Status == helm.CRDForeign {
+			e.CRDForeign = "CustomResourceDefinition " + c.Name + " belongs to " + c.Owner + " and differs from what this Karpenter needs. Remove that Karpenter, or hand the definition over."
+		}
+		e.CRDs = e.CRDs || c.Made()
+		e.CRDsCurrent = e.CRDsCurrent && c.Status == helm.CRDCurrent && c.Established
+	}
+	return nil
+}
+
 func releaseState(s helm.State) (inventory.ReleaseState, string, bool) {
 	switch s.Status {
 	case helm.NotInstalled:
-		return inventory.ReleaseMissing, "", false
+		return inventory.ReleaseMissing, s.Reason, false
 	case helm.Deployed:
 		return inventory.ReleaseDeployed, s.Reason, s.Current
 	case helm.Pending:

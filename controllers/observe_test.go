@@ -298,7 +298,7 @@ func TestSameCA(t *testing.T) {
 	}
 	w := newWorld(t)
 	o := w.reconciler().Observer
-	o.turnTo("test")
+	o.turnTo("test", v1alpha1.Provisioner{})
 	o.CABundle = nil
 	if c, err := o.observeCluster(t.Context()); err != nil || c.Same {
 		t.Errorf("without a bundle of its own castoff takes any cluster for its own: %t, %v", c.Same, err)
@@ -554,7 +554,11 @@ func TestEngineReleaseIsFilledIn(t *testing.T) {
 		Cluster: inventory.Cluster{Name: "test", Endpoint: "https://x", Region: "us-east-1"}, Interruption: inventory.Interruption{QueueName: "q"}, Home: "system",
 		Nodes: []inventory.Node{{Group: "system", Labels: map[string]string{"group": "system"}}},
 	}
-	values := o.engineRelease(world).Values
+	release, err := o.engineRelease(&v1alpha1.Migration{}, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := release.Values
 	want := map[string]any{"clusterName": "test", "clusterEndpoint": "https://x", "interruptionQueue": "q"}
 	if diff := cmp.Diff(want, values["settings"]); diff != "" {
 		t.Errorf("settings (-want +got)\n%s", diff)

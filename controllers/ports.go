@@ -90,8 +90,8 @@ type Provisioner interface {
 type Releases interface {
 	Observe(ctx context.Context, r helm.Release) (helm.State, error)
 	Apply(ctx context.Context, r helm.Release) (helm.State, error)
-	ObserveCRDs(ctx context.Context) ([]helm.CRD, error)
-	ApplyCRDs(ctx context.Context) error
+	ObserveCRDs(ctx context.Context, r helm.Release) ([]helm.CRD, error)
+	ApplyCRDs(ctx context.Context, r helm.Release) error
 	Uninstall(ctx context.Context, r helm.Release) error
 	RemoveCRDs(ctx context.Context) error
 }

@@ -287,7 +287,7 @@ func (p releasesPort) Uninstall(context.Context, helm.Release) error {
 	})
 }
 
-func (p releasesPort) ObserveCRDs(context.Context) ([]helm.CRD, error) {
+func (p releasesPort) ObserveCRDs(context.Context, helm.Release) ([]helm.CRD, error) {
 	status := helm.CRDMissing
 	if p.w.crds {
 		status = helm.CRDCurrent
@@ -295,7 +295,7 @@ func (p releasesPort) ObserveCRDs(context.Context) ([]helm.CRD, error) {
 	return []helm.CRD{{Name: "nodepools.karpenter.sh", Status: status, Established: p.w.crds}}, p.w.read("Observe CRDs")
 }
 
-func (p releasesPort) ApplyCRDs(context.Context) error {
+func (p releasesPort) ApplyCRDs(context.Context, helm.Release) error {
 	return p.w.change("ApplyCRDs", func() error { p.w.crds = true; return nil })
 }
 

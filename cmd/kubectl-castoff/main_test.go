@@ -186,7 +186,7 @@ func (provisioner) Observe(context.Context) (inventory.Engine, error) { return i
 
 func (releases) Observe(context.Context, helm.Release) (helm.State, error) { return helm.State{}, nil }
 
-func (releases) ObserveCRDs(context.Context) ([]helm.CRD, error) { return nil, nil }
+func (releases) ObserveCRDs(context.Context, helm.Release) ([]helm.CRD, error) { return nil, nil }
 
 func (snapshots) Load(context.Context, string) (*inventory.Snapshot, string, error) {
 	return nil, "", nil
