@@ -178,11 +178,11 @@ func (k *karpenter) install(ctx context.Context, t *testing.T) {
 	k.createEngineRoles(ctx, g)
 	releases, err := helm.New(k.lab.REST, time.Now)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(releases.ApplyCRDs(ctx)).To(Succeed())
 	engine := helm.Engine{
 		Image: "ghcr.io/castoff-sh/provisioner:lab", ClusterName: harbor.Cluster, InterruptionQueue: harbor.Cluster, Region: "us-east-1",
 		NodeSelector: map[string]string{"eks.amazonaws.com/nodegroup": harbor.Home},
 	}
+	g.Expect(releases.ApplyCRDs(ctx, engine.Release())).To(Succeed())
 	_, err = releases.Apply(ctx, engine.Release())
 	g.Expect(err).NotTo(HaveOccurred())
 	awaitList(ctx, t, k.client, "the engine's two replicas", &appsv1.DeploymentList{}, func(list *appsv1.DeploymentList) bool {

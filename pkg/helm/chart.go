@@ -42,6 +42,10 @@ func prepare(r Release) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("release %s: loading its chart: %w", r, err)
 	}
+	return prepareWith(r, loaded)
+}
+
+func prepareWith(r Release, loaded *chart.Chart) (*plan, error) {
 	values, err := normalise(r.Values)
 	if err != nil {
 		return nil, &ValuesError{Release: r.String(), Problems: []Problem{{Reason: err.Error()}}, Err: err}

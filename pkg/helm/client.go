@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
@@ -34,12 +35,15 @@ func init() {
 	kube.ManagedFieldsManager = fieldManager
 }
 
-// Client works on the Helm releases and the CRDs of one cluster. It keeps no state of them.
+// Client works on the Helm releases and the CRDs of one cluster. It keeps no state of them, only the chart pulled last.
 type Client struct {
 	now           func() time.Time
 	configuration func(namespace string) (*action.Configuration, error)
 	crds          apiextensions.CustomResourceDefinitionInterface
 	objects       metadataclient.Interface
+
+	mutex    sync.Mutex
+	archives map[RemoteChart][]byte
 }
 
 // New makes a client. It does not call the cluster.
@@ -66,9 +70,14 @@ func New(config *rest.Config, now func() time.Time) (*Client, error) {
 }
 
 // Observe says in what state a release is; it writes nothing. It costs one call, and one more for each object while the release
-// is not installed, to find objects of another owner before Apply runs into them. Errors: *ValuesError, or the cluster's.
+// is not installed, to find objects of another owner before Apply runs into them. Errors: *ValuesError, or the cluster's. A chart
+// that cannot be pulled is none: the state is that of the record, and its Reason says so.
 func (c *Client) Observe(ctx context.Context, r Release) (State, error) {
 	p, cfg, state, err := c.observe(ctx, r)
+	var pulling *PullError
+	if errors.As(err, &pulling) {
+		return c.recorded(ctx, r, pulling)
+	}
 	if err != nil || state.Status != NotInstalled {
 		return state, classed(err)
 	}
@@ -82,10 +91,24 @@ func (c *Client) Observe(ctx context.Context, r Release) (State, error) {
 	return state, nil
 }
 
+// recorded is what can be said of a release without its chart.
+func (c *Client) recorded(ctx context.Context, r Release, pulling *PullError) (State, error) {
+	_, history, err := c.history(ctx, r)
+	if err != nil {
+		return State{}, classed(err)
+	}
+	state := classify(history, &plan{Release: r, values: r.Values})
+	if state.Status != Foreign {
+		state.Reason = pulling.Error()
+	}
+	return state, nil
+}
+
 // Apply brings a release to what was asked and returns its state. It writes nothing if the release is Current and none of its
 // objects is missing. It takes over an operation that died, and mends one that failed, without deleting what runs; it does not
 // wait until anything is ready. Once begun, Helm's own work ends within its request timeouts even if ctx is cancelled.
-// Errors: *ValuesError (terminal), *ForeignError (a person decides), *PendingError (not yet), or the cluster's (try again).
+// Errors: *ValuesError (terminal), *ForeignError (a person decides), *PendingError (not yet), *PullError (try again), or the
+// cluster's (try again).
 func (c *Client) Apply(ctx context.Context, r Release) (State, error) {
 	state, err := c.apply(ctx, r)
 	return state, classed(err)
@@ -136,15 +159,18 @@ func (c *Client) Uninstall(ctx context.Context, r Release) error {
 }
 
 func (c *Client) uninstall(ctx context.Context, r Release) error {
-	loaded, err := load(r.Chart)
-	if err != nil {
-		return fmt.Errorf("release %s: loading its chart: %w", r, err)
+	want := &plan{Release: r, values: r.Values}
+	if r.Remote == nil { // another is not needed, and its registry may be gone
+		var err error
+		if want.chart, err = c.loaded(ctx, r); err != nil {
+			return err
+		}
 	}
 	cfg, history, err := c.history(ctx, r)
 	if err != nil {
 		return err
 	}
-	state := classify(history, &plan{Release: r, chart: loaded})
+	state := classify(history, want)
 	if state.Status == NotInstalled {
 		return nil
 	}
@@ -169,7 +195,11 @@ func (c *Client) uninstall(ctx context.Context, r Release) error {
 }
 
 func (c *Client) observe(ctx context.Context, r Release) (*plan, *action.Configuration, State, error) {
-	p, err := prepare(r)
+	loaded, err := c.loaded(ctx, r)
+	if err != nil {
+		return nil, nil, State{}, err
+	}
+	p, err := prepareWith(r, loaded)
 	if err != nil {
 		return nil, nil, State{}, err
 	}
@@ -227,6 +257,7 @@ func install(ctx context.Context, cfg *action.Configuration, p *plan) error {
 	install.ReleaseName, install.Namespace = p.Name, p.Namespace
 	install.Replace = true // an uninstalled release of that name may have left its history
 	install.DisableHooks = true
+	install.SkipCRDs = true                 // ApplyCRDs brings them, and knows whose they are
 	install.DisableOpenAPIValidation = true // the API server checks anyway, and the document takes megabytes to read
 	_, err := install.RunWithContext(ctx, p.chart, p.values)
 	return err

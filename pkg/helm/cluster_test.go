@@ -369,7 +369,7 @@ func TestCRDs(t *testing.T) {
 
 	var foreign *ForeignError
 	want := ForeignError{Object: "CRD nodepools.karpenter.sh", Owner: "Helm release kube-system/karpenter-crd"}
-	if err := helm.ApplyCRDs(ctx); !errors.As(err, &foreign) || *foreign != want {
+	if err := helm.ApplyCRDs(ctx, engineRelease()); !errors.As(err, &foreign) || *foreign != want {
 		t.Fatalf("got %v, want %v", err, &want)
 	}
 	kept := get(t, c, "", theirs.Name, &apiextensionsv1.CustomResourceDefinition{})
@@ -389,12 +389,12 @@ func TestCRDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := gomega.NewWithT(t)
-		g.Eventually(func() error { return helm.ApplyCRDs(ctx) }, "30s", "100ms").Should(gomega.Succeed())
+		g.Eventually(func() error { return helm.ApplyCRDs(ctx, engineRelease()) }, "30s", "100ms").Should(gomega.Succeed())
 		g.Eventually(func() (bool, error) { return allCurrentAndEstablished(ctx, helm) }, "30s", "100ms").Should(gomega.BeTrue())
 	})
 	t.Run("AgainWritesNothing", func(t *testing.T) {
 		before := versions(t, c)
-		if err := helm.ApplyCRDs(ctx); err != nil {
+		if err := helm.ApplyCRDs(ctx, engineRelease()); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(before, versions(t, c)); diff != "" {
@@ -411,7 +411,7 @@ func TestCRDs(t *testing.T) {
 		if got := statuses(t, helm)["nodeclaims.karpenter.sh"]; got != CRDOutdated {
 			t.Errorf("status %s, want Outdated", got)
 		}
-		if err := helm.ApplyCRDs(ctx); err != nil {
+		if err := helm.ApplyCRDs(ctx, engineRelease()); err != nil {
 			t.Fatal(err)
 		}
 		if got := statuses(t, helm)["nodeclaims.karpenter.sh"]; got != CRDCurrent {
@@ -425,7 +425,7 @@ func TestCRDs(t *testing.T) {
 		if err := c.Update(ctx, adopted); err != nil {
 			t.Fatal(err)
 		}
-		if err := helm.ApplyCRDs(ctx); err != nil {
+		if err := helm.ApplyCRDs(ctx, engineRelease()); err != nil {
 			t.Errorf("a CRD that serves what the engine needs is in nobody's way: %v", err)
 		}
 		if got := statuses(t, helm)["nodepools.karpenter.sh"]; got != CRDCurrent {
@@ -446,7 +446,7 @@ func TestRemoveCRDs(t *testing.T) {
 	if err := c.Create(ctx, theirs); err != nil {
 		t.Fatal(err)
 	}
-	if err := helm.ApplyCRDs(ctx); !errors.As(err, new(*ForeignError)) {
+	if err := helm.ApplyCRDs(ctx, engineRelease()); !errors.As(err, new(*ForeignError)) {
 		t.Fatalf("got %v, want a ForeignError", err)
 	}
 	g := gomega.NewWithT(t)
@@ -490,7 +490,7 @@ func TestRemoveCRDs(t *testing.T) {
 func TestRemoveCRDsThatSomebodyTookOver(t *testing.T) {
 	c := startCluster(t)
 	ctx, helm := context.Background(), helmAs(t, c.admin)
-	if err := helm.ApplyCRDs(ctx); err != nil {
+	if err := helm.ApplyCRDs(ctx, engineRelease()); err != nil {
 		t.Fatal(err)
 	}
 	g := gomega.NewWithT(t)
@@ -523,7 +523,7 @@ func (m meddler) Resource(r schema.GroupVersionResource) metadataclient.Getter {
 
 func madeCRDs(t *testing.T, helm *Client) (out []string) {
 	t.Helper()
-	crds, err := helm.ObserveCRDs(context.Background())
+	crds, err := helm.ObserveCRDs(context.Background(), engineRelease())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -536,7 +536,7 @@ func madeCRDs(t *testing.T, helm *Client) (out []string) {
 }
 
 func countEstablished(ctx context.Context, helm *Client) (int, error) {
-	crds, err := helm.ObserveCRDs(ctx)
+	crds, err := helm.ObserveCRDs(ctx, engineRelease())
 	n := 0
 	for _, crd := range crds {
 		if crd.Established {
@@ -570,7 +570,7 @@ func statuses(t *testing.T, helm *Client) map[string]CRDStatus {
 }
 
 func statusesOf(ctx context.Context, helm *Client) (map[string]CRDStatus, error) {
-	crds, err := helm.ObserveCRDs(ctx)
+	crds, err := helm.ObserveCRDs(ctx, engineRelease())
 	result := map[string]CRDStatus{}
 	for _, crd := range crds {
 		result[crd.Name] = crd.Status
@@ -579,7 +579,7 @@ func statusesOf(ctx context.Context, helm *Client) (map[string]CRDStatus, error)
 }
 
 func allCurrentAndEstablished(ctx context.Context, helm *Client) (bool, error) {
-	crds, err := helm.ObserveCRDs(ctx)
+	crds, err := helm.ObserveCRDs(ctx, engineRelease())
 	for _, crd := range crds {
 		if crd.Status != CRDCurrent || !crd.Established || crd.Owner != "" {
 			return false, err

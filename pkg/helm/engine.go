@@ -1,10 +1,12 @@
 package helm
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 	"strings"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/charts"
 )
 
@@ -34,34 +36,53 @@ type Engine struct {
 	NodeSelector map[string]string
 	// ReservedENIs is how many network interfaces of a node pods get no address from; 0 is the chart's default.
 	ReservedENIs int64
-	// Values override all of the above, by the chart's names: what the user wrote in the Migration.
+	// Values go over the chart's and castoff's, by the chart's names: what the user wrote in the Migration. The cluster's name and
+	// the queue's stay castoff's, which made the one for the other.
 	Values map[string]any
+	// Remote is upstream's chart in place of the embedded one; it brings its own image.
+	Remote *RemoteChart
 }
 
-// Release is the engine as a Helm release of the embedded chart.
+// Release is the engine as a Helm release of the embedded chart, or of the remote one.
 func (e Engine) Release() Release {
-	settings := map[string]any{"clusterName": e.ClusterName}
+	fixed := map[string]any{"settings": map[string]any{"clusterName": e.ClusterName, "interruptionQueue": e.InterruptionQueue}}
+	settings := map[string]any{}
 	setUnlessEmpty(settings, "clusterEndpoint", e.ClusterEndpoint)
-	setUnlessEmpty(settings, "interruptionQueue", e.InterruptionQueue)
 	if e.ReservedENIs > 0 {
 		settings["reservedENIs"] = strconv.FormatInt(e.ReservedENIs, 10)
 	}
-	controller := map[string]any{"image": imageValues(e.Image)}
-	if e.Region != "" {
-		controller["env"] = []any{map[string]any{"name": "AWS_REGION", "value": e.Region}}
+	values := map[string]any{"settings": settings, "controller": e.controller()}
+	if e.Remote != nil {
+		fixed[additionalLabels] = map[string]any{v1alpha1.TagManagedBy: v1alpha1.TagManagedByValue}
 	}
-	values := map[string]any{"settings": settings, "controller": controller}
 	if e.RoleARN != "" {
 		values["serviceAccount"] = map[string]any{"annotations": map[string]any{"eks.amazonaws.com/role-arn": e.RoleARN}}
 	}
 	if len(e.NodeSelector) > 0 {
 		values["nodeSelector"] = e.NodeSelector
 	}
-	namespace := e.Namespace
-	if namespace == "" {
-		namespace = EngineNamespace
+	r := Release{Name: EngineRelease, Namespace: cmp.Or(e.Namespace, EngineNamespace), Remote: e.Remote, Values: merge(merge(values, e.Values), fixed)}
+	if e.Remote == nil {
+		r.Chart = charts.Provisioner()
 	}
-	return Release{Name: EngineRelease, Namespace: namespace, Chart: charts.Provisioner(), Values: merge(values, e.Values)}
+	return r
+}
+
+// controller says what runs. Upstream's chart knows its own image, and asks for no resources: a Karpenter that is pushed off its
+// node launches nothing.
+func (e Engine) controller() map[string]any {
+	values := map[string]any{}
+	if e.Remote == nil {
+		values["image"] = imageValues(e.Image)
+	} else {
+		values["resources"] = map[string]any{
+			"requests": map[string]any{"cpu": "1", "memory": "1Gi"}, "limits": map[string]any{"memory": "1Gi"},
+		}
+	}
+	if e.Region != "" {
+		values["env"] = []any{map[string]any{"name": "AWS_REGION", "value": e.Region}}
+	}
+	return values
 }
 
 func setUnlessEmpty(values map[string]any, key, value string) {

@@ -3,6 +3,7 @@ package helm
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -73,10 +74,13 @@ func (e *PendingError) Error() string {
 		e.Release, e.Since.Format(time.RFC3339), e.Grace)
 }
 
-// classed marks an error with its class for callers: terminal if a person has to mend values, an object of another owner, or
-// castoff's rights. Helm reports a refused upgrade as a sentence without its cause; that counts as one to try again.
+// classed marks an error with its class for callers: terminal if a person has to mend values, the chart's name, an object of
+// another owner, or castoff's rights. Helm reports a refused upgrade as a sentence without its cause; that counts as one to try again.
 func classed(err error) error {
+	var pulling *PullError
 	switch {
+	case errors.As(err, &pulling) && pulling.Status == http.StatusNotFound:
+		return inventory.Terminal(err)
 	case errors.As(err, new(*ValuesError)), errors.As(err, new(*ForeignError)), apierrors.IsForbidden(err):
 		return inventory.Terminal(err)
 	case apierrors.IsTooManyRequests(err):

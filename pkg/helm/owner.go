@@ -1,6 +1,11 @@
 package helm
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Keys by which the tools of the field mark what is theirs.
 const (
@@ -16,6 +21,7 @@ var markers = []struct{ key, tool string }{
 	{"argocd.argoproj.io/tracking-id", "Argo CD application"},
 	{"argocd.argoproj.io/instance", "Argo CD application"},
 	{"kustomize.toolkit.fluxcd.io/name", "Flux Kustomization"},
+	{"helm.toolkit.fluxcd.io/name", "Flux HelmRelease"},
 	{"addonmanager.kubernetes.io/mode", "the add-on manager in mode"},
 }
 
@@ -47,4 +53,25 @@ func owner(obj metav1.Object) string {
 		}
 	}
 	return "an unknown owner"
+}
+
+// people are field managers that stand for nobody in particular: a person with kubectl, or Helm where it installs what it does
+// not own (a chart's folder crds: https://helm.sh/docs/chart_best_practices/custom_resource_definitions).
+var people = []string{"kubectl", "helm", "before-first-apply"}
+
+// unowned says that nobody claims the object: no release, no deployment tool, and nobody but a person wrote it.
+func unowned(obj metav1.Object) bool {
+	labels, notes := obj.GetLabels(), obj.GetAnnotations()
+	if notes[helmName] != "" || labels[managedBy] != "" {
+		return false
+	}
+	for _, marker := range markers {
+		if notes[marker.key] != "" || labels[marker.key] != "" {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(obj.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		name, _, _ := strings.Cut(entry.Manager, "-")
+		return entry.Subresource == "" && !slices.Contains(people, name) && !slices.Contains(people, entry.Manager)
+	})
 }

@@ -10,6 +10,8 @@ import (
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/release"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 )
 
 // Release is what should be installed.
@@ -18,6 +20,8 @@ type Release struct {
 	Namespace string
 	// Chart is rooted at the chart's Chart.yaml.
 	Chart fs.FS
+	// Remote is pulled in its place, if it is set.
+	Remote *RemoteChart
 	// Values override the chart's own; anything that marshals to JSON.
 	Values map[string]any
 }
@@ -73,6 +77,16 @@ func (s State) foreign(r Release) *ForeignError {
 // called "karpenter", as upstream's is.
 const chartIdentity = "castoff.sh/chart"
 
+// additionalLabels is the value by which upstream's chart labels every object. castoff marks with it what it installed from
+// there: neither the chart nor its records tell otherwise who did.
+const additionalLabels = "additionalLabels"
+
+// marked says that castoff made a release with this chart and these values.
+func marked(c *chart.Chart, values map[string]any) bool {
+	labels, ok := values[additionalLabels].(map[string]any)
+	return metadata(c).Annotations[chartIdentity] != "" || ok && labels[v1alpha1.TagManagedBy] == v1alpha1.TagManagedByValue
+}
+
 // classify makes a State of a release's history. Helm's records come from a Secret that anybody may have edited, hence the care
 // for missing parts.
 func classify(history []*release.Release, want *plan) State {
@@ -90,7 +104,7 @@ func classify(history []*release.Release, want *plan) State {
 	switch status := last.Info.Status; {
 	case status == release.StatusUninstalled:
 		state.Status = NotInstalled
-	case !sameChart(last.Chart, want.chart):
+	case !ours(last, want):
 		state.Status = Foreign
 		state.Owner = fmt.Sprintf("Helm release %s/%s of chart %s %s", last.Namespace, last.Name,
 			metadata(last.Chart).Name, state.ChartVersion)
@@ -98,7 +112,7 @@ func classify(history []*release.Release, want *plan) State {
 		state.Status = Pending
 	case status == release.StatusDeployed:
 		state.Status = Deployed
-		state.Current = state.Digest == want.digest
+		state.Current = want.chart != nil && state.Digest == want.digest
 	default:
 		state.Status = Failed
 	}
@@ -115,9 +129,17 @@ func latest(history []*release.Release) *release.Release {
 	return last
 }
 
-func sameChart(a, b *chart.Chart) bool {
-	ma, mb := metadata(a), metadata(b)
-	return ma.Name == mb.Name && ma.Annotations[chartIdentity] == mb.Annotations[chartIdentity]
+// ours says whether the record is of a release that castoff made, from whichever of the charts that make the same one: castoff's
+// own gives way to upstream's and the other way round. A chart that could not be had is taken for the right one.
+func ours(last *release.Release, want *plan) bool {
+	have, asked := metadata(last.Chart), metadata(want.chart)
+	if want.chart != nil && have.Name != asked.Name {
+		return false
+	}
+	if marked(want.chart, want.values) {
+		return marked(last.Chart, last.Config)
+	}
+	return have.Annotations[chartIdentity] == asked.Annotations[chartIdentity]
 }
 
 func metadata(c *chart.Chart) chart.Metadata {

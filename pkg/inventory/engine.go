@@ -55,8 +55,10 @@ type Karpenter struct {
 	// ClusterName and InterruptionQueue are its settings; empty if they are not set, or not as plain values.
 	ClusterName       string `json:"clusterName,omitempty"`
 	InterruptionQueue string `json:"interruptionQueue,omitempty"`
-	Replicas          int32  `json:"replicas"`
-	ReadyReplicas     int32  `json:"readyReplicas"`
+	// SettingsHidden says that settings may come from elsewhere, flags or a ConfigMap.
+	SettingsHidden bool  `json:"settingsHidden,omitempty"`
+	Replicas       int32 `json:"replicas"`
+	ReadyReplicas  int32 `json:"readyReplicas"`
 	// Message says why pods are not Ready, when they are not.
 	Message string `json:"message,omitempty"`
 }

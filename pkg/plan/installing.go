@@ -51,7 +51,7 @@ func mendEngine(l look) outcome {
 		o.act(EnsureIdentity{})
 	}
 	if c := l.Interruption.Conflict; c != "" {
-		o.warn("QueueConflict", "queue/"+l.Interruption.QueueName, "What tells Karpenter of interruptions is no longer as it was: "+c)
+		o.warn(CheckQueueConflict, "queue/"+l.Interruption.QueueName, "What tells Karpenter of interruptions is no longer as it was: "+c)
 	} else if !l.Interruption.Ready {
 		o.warn("InterruptionNotReady", "queue/"+l.Interruption.QueueName, "What tells Karpenter of interruptions has gone and is being made again: "+list(l.Interruption.Missing)+".")
 		o.act(EnsureInterruption{})
@@ -76,9 +76,10 @@ func mendEngine(l look) outcome {
 
 func installAWS(o *outcome, l look) {
 	switch {
+	case l.queueServes():
 	case l.Interruption.Conflict != "":
-		o.block("QueueConflict", "queue/"+l.Interruption.QueueName, l.Interruption.Conflict)
-	case !l.Interruption.Ready:
+		o.block(CheckQueueConflict, "queue/"+l.Interruption.QueueName, l.Interruption.Conflict)
+	default:
 		o.wait("InterruptionNotReady", "queue/"+l.Interruption.QueueName, "Missing: "+strings.Join(l.Interruption.Missing, ", ")+".")
 		o.act(EnsureInterruption{})
 	}
@@ -91,6 +92,11 @@ func installAWS(o *outcome, l look) {
 	}
 }
 
+// queueServes says that Karpenter may be told of the queue: it is as it should be, or it is the user's and they know better.
+func (l look) queueServes() bool {
+	return l.Interruption.Ready || l.Cluster.Provided.Queue != "" && l.accepts(CheckQueueConflict, "queue/"+l.Interruption.QueueName)
+}
+
 // installEngine waits for identities first: an engine that starts without them ends at once.
 func installEngine(o *outcome, l look) {
 	e := l.Engine
@@ -99,7 +105,7 @@ func installEngine(o *outcome, l look) {
 		o.block("CRDForeign", "customresourcedefinition", e.CRDForeign)
 	case e.Release == inventory.ReleaseForeign:
 		o.block("ReleaseForeign", "release/karpenter", e.ReleaseMessage)
-	case !l.Interruption.Ready || !l.Identity.Ready:
+	case !l.queueServes() || !l.Identity.Ready:
 	case !e.CRDsCurrent:
 		o.wait("CRDsNotReady", "customresourcedefinition", "Karpenter's CustomResourceDefinitions are being applied.")
 		o.act(InstallCRDs{})

@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -38,9 +39,13 @@ func (c *Client) readDeployments(ctx context.Context, engine *inventory.Engine) 
 			}
 		} else if isKarpenter(deployment) {
 			engine.Foreign = append(engine.Foreign, deployment.Namespace+"/"+deployment.Name)
+			engine.Others = append(engine.Others, readOther(deployment))
 		}
 	}
 	slices.Sort(engine.Foreign)
+	slices.SortFunc(engine.Others, func(a, b inventory.Karpenter) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return nil
 }
 
