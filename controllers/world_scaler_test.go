@@ -52,15 +52,17 @@ func (w *world) tickScaler() {
 		return
 	}
 	w.ca.StatusReplicas, w.ca.Pods = w.ca.Replicas, int(w.ca.Replicas)
-	free := w.ca.LeaseHolder == "" || w.now.Sub(w.ca.LeaseRenewed) > w.ca.LeaseDuration
+	free := !w.ca.LeaderElect || w.ca.LeaseHolder == "" || w.now.Sub(w.ca.LeaseRenewed) > w.ca.LeaseDuration
 	if !s.leads && !w.now.Before(s.tries) {
 		s.tries = w.now.Add(scalerRetries)
 		if free {
 			s.leads, s.scans = true, w.now
-			w.ca.LeaseHolder, w.ca.LeaseDuration = fmt.Sprintf("ca-%d", s.runs), 15*time.Second
+			if w.ca.LeaderElect {
+				w.ca.LeaseHolder, w.ca.LeaseDuration = fmt.Sprintf("ca-%d", s.runs), 15*time.Second
+			}
 		}
 	}
-	if s.leads {
+	if s.leads && w.ca.LeaderElect {
 		w.ca.LeaseRenewed = w.now
 	}
 	if s.leads && !w.now.Before(s.scans) {
@@ -119,26 +121,30 @@ func (p ports) Find(context.Context) ([]inventory.Autoscaler, error) {
 
 // Stop ends the leader at once: Cluster Autoscaler ends 0.05 s after SIGTERM, takes its status with it, and leaves its Lease.
 func (p ports) Stop(context.Context, inventory.Autoscaler) error {
-	return p.w.change("Stop", func() error {
-		if p.w.ca.Replicas > 0 {
-			p.w.scaler.leaves = p.w.now.Add(scalerLeaves)
-		}
-		p.w.ca.Replicas, p.w.scaler.leads = 0, false
-		p.w.ca.Groups, p.w.ca.StatusTime = nil, time.Time{}
-		return nil
-	})
+	return p.w.change("Stop", func() error { p.w.stopScaler(); return nil })
+}
+
+// stopScaler is what a Deployment's controller does about 0 replicas.
+func (w *world) stopScaler() {
+	if w.ca.Replicas > 0 {
+		w.scaler.leaves = w.now.Add(scalerLeaves)
+	}
+	w.ca.Replicas, w.scaler.leads = 0, false
+	w.ca.Groups, w.ca.StatusTime = nil, time.Time{}
 }
 
 func (p ports) Start(_ context.Context, _ inventory.Autoscaler, replicas int32) error {
-	return p.w.change("Start", func() error {
-		if p.w.ca.Replicas == 0 {
-			p.w.scaler.starts = p.w.now.Add(scalerStarts)
-			p.w.scaler.runs++
-			p.w.scaler.tries, p.w.scaler.idle = time.Time{}, nil
-		}
-		p.w.ca.Replicas = replicas
-		return nil
-	})
+	return p.w.change("Start", func() error { p.w.startScaler(replicas); return nil })
+}
+
+// startScaler is what it does about some.
+func (w *world) startScaler(replicas int32) {
+	if w.ca.Replicas == 0 {
+		w.scaler.starts = w.now.Add(scalerStarts)
+		w.scaler.runs++
+		w.scaler.tries, w.scaler.idle = time.Time{}, nil
+	}
+	w.ca.Replicas = replicas
 }
 
 func (p ports) HoldLease(_ context.Context, _ types.NamespacedName, identity string) error {
