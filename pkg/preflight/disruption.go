@@ -80,12 +80,8 @@ func singletons(in Input) []inventory.Finding {
 	for _, n := range byPool(in.workloads, moves(func(w *workload) bool {
 		return w.controller != nil && w.controller.Replicas == 1 && w.serves() && !(surging && w.canSurge(claims))
 	})) {
-		hint := "Run two of what must not be away."
-		if !surging {
-			hint = "Run two of what must not be away, or let castoff start the new pod first where that is possible: spec.strategy.surge: Singletons."
-		}
 		out = append(out, n.about(warn(CheckSingleton, n.object(in),
-			"These have one pod, which is away from its eviction until the next one is Ready: "+n.list()+". "+hint)))
+			"These have one pod, which is away from its eviction until the next one is Ready: "+n.list()+". Run two of what must not be away.")))
 	}
 	return out
 }
