@@ -19,12 +19,20 @@ type ec2Calls struct {
 	securityGroups         ec2Call[ec2.DescribeSecurityGroupsInput, ec2.DescribeSecurityGroupsOutput]
 	describedTypes         ec2Call[ec2.DescribeInstanceTypesInput, ec2.DescribeInstanceTypesOutput]
 	instanceTypes          ec2Call[ec2.GetInstanceTypesFromInstanceRequirementsInput, ec2.GetInstanceTypesFromInstanceRequirementsOutput]
+	subnets                ec2Call[ec2.DescribeSubnetsInput, ec2.DescribeSubnetsOutput]
+	vpcs                   ec2Call[ec2.DescribeVpcsInput, ec2.DescribeVpcsOutput]
+	dhcpOptions            ec2Call[ec2.DescribeDhcpOptionsInput, ec2.DescribeDhcpOptionsOutput]
+	instances              ec2Call[ec2.DescribeInstancesInput, ec2.DescribeInstancesOutput]
 }
 
 func newEC2Calls(c *ec2.Client) ec2Calls {
 	return ec2Calls{
 		launchTemplates: c.DescribeLaunchTemplates, launchTemplateVersions: c.DescribeLaunchTemplateVersions,
 		images: c.DescribeImages, securityGroups: c.DescribeSecurityGroups, describedTypes: c.DescribeInstanceTypes, instanceTypes: c.GetInstanceTypesFromInstanceRequirements,
+		subnets:     c.DescribeSubnets,
+		vpcs:        c.DescribeVpcs,
+		dhcpOptions: c.DescribeDhcpOptions,
+		instances:   c.DescribeInstances,
 	}
 }
 
@@ -56,4 +64,24 @@ func (c ec2Calls) DescribeInstanceTypes(ctx context.Context, in *ec2.DescribeIns
 // GetInstanceTypesFromInstanceRequirements is the SDK's.
 func (c ec2Calls) GetInstanceTypesFromInstanceRequirements(ctx context.Context, in *ec2.GetInstanceTypesFromInstanceRequirementsInput, o ...func(*ec2.Options)) (*ec2.GetInstanceTypesFromInstanceRequirementsOutput, error) {
 	return c.instanceTypes(ctx, in, o...)
+}
+
+// DescribeSubnets is the SDK's.
+func (c ec2Calls) DescribeSubnets(ctx context.Context, in *ec2.DescribeSubnetsInput, o ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error) {
+	return c.subnets(ctx, in, o...)
+}
+
+// DescribeVpcs is the SDK's.
+func (c ec2Calls) DescribeVpcs(ctx context.Context, in *ec2.DescribeVpcsInput, o ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error) {
+	return c.vpcs(ctx, in, o...)
+}
+
+// DescribeDhcpOptions is the SDK's.
+func (c ec2Calls) DescribeDhcpOptions(ctx context.Context, in *ec2.DescribeDhcpOptionsInput, o ...func(*ec2.Options)) (*ec2.DescribeDhcpOptionsOutput, error) {
+	return c.dhcpOptions(ctx, in, o...)
+}
+
+// DescribeInstances is the SDK's.
+func (c ec2Calls) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, o ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+	return c.instances(ctx, in, o...)
 }

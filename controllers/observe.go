@@ -61,6 +61,7 @@ type Observer struct {
 	release      memo[inventory.Engine]
 	permissions  memo[[]inventory.Permission]
 	policies     memo[[]string]
+	surroundings memo[inventory.Surroundings]
 	network      memo[inventory.PodNetwork]
 	tagged       memo[[]inventory.SecurityGroup]
 	snapshots    snapshotCache
@@ -80,6 +81,7 @@ func (o *Observer) turnTo(cluster string, p v1alpha1.Provisioner) {
 	o.release.forget()
 	o.permissions.forget()
 	o.policies.forget()
+	o.surroundings.forget()
 	o.tagged.forget()
 }
 
@@ -332,11 +334,18 @@ func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan
 	if err != nil {
 		return err
 	}
+	surroundings, err := o.surroundings.get(ctx, o.Clock(), always[inventory.Surroundings](settledFresh), func(ctx context.Context) (inventory.Surroundings, error) {
+		return o.Ports.NodeGroups.Surroundings(ctx, w.Cluster, w.Groups)
+	})
+	if err != nil {
+		return fmt.Errorf("looking at quotas, subnets and the like: %w", err)
+	}
 	w.Findings = preflight.Run(preflight.Input{
 		PodNetwork: w.PodNetwork, SecurityGroups: tagged,
 		ClusterName: m.Spec.ClusterName, ClusterFound: true, Cluster: w.Cluster, Groups: w.Groups, Nodes: w.Nodes,
 		Autoscalers: w.Autoscalers, Engine: w.Engine, Identity: w.Identity, Permissions: permissions, Workloads: workloads,
 		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings,
+		Surroundings: surroundings, Strategy: m.Spec.Strategy,
 	}, m.Spec.AcceptedRisks)
 	return nil
 }

@@ -28,6 +28,7 @@ type Ports struct {
 type NodeGroups interface {
 	Cluster(ctx context.Context) (inventory.Cluster, error)
 	List(ctx context.Context, also ...string) ([]inventory.NodeGroup, error)
+	Surroundings(ctx context.Context, c inventory.Cluster, groups []inventory.NodeGroup) (inventory.Surroundings, error)
 	Families(ctx context.Context, names []string) ([]inventory.InstanceFamily, error)
 	SecurityGroups(ctx context.Context) ([]inventory.SecurityGroup, error)
 	DisablePolicies(ctx context.Context, g inventory.NodeGroup, names []string) error

@@ -8,10 +8,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -117,11 +119,12 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 		}
 	}
 	asg, eksAPI, ec2API, iamAPI := autoscaling.NewFromConfig(cfg), eks.NewFromConfig(cfg), newEC2Calls(ec2.NewFromConfig(cfg)), iam.NewFromConfig(cfg)
+	account := nodegroup.Account{Quotas: quotaCalls{servicequotas.NewFromConfig(cfg).GetServiceQuota}, Usage: usageCalls{cloudwatch.NewFromConfig(cfg).GetMetricData}, Clock: w.Clock}
 	return &Observer{
 		Client: w.Client, Live: w.Live, Clock: w.Clock, CABundle: bundle,
 		Engine: helm.Engine{Namespace: w.EngineNamespace, Image: w.EngineImage},
 		NodeGroupsOf: func(cluster string) NodeGroups {
-			return nodegroup.New(asg, eksAPI, ec2API, iamAPI, cluster)
+			return nodegroup.New(asg, eksAPI, ec2API, iamAPI, cluster).InAccount(account)
 		},
 		Ports: Ports{
 			Interruption: interruption.New(sqs.NewFromConfig(cfg), eventbridge.NewFromConfig(cfg)),

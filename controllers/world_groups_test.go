@@ -156,6 +156,10 @@ func (p ports) Cluster(context.Context) (inventory.Cluster, error) {
 	return c, p.w.read("Cluster")
 }
 
+func (p ports) Surroundings(context.Context, inventory.Cluster, []inventory.NodeGroup) (inventory.Surroundings, error) {
+	return inventory.Surroundings{}, p.w.read("Surroundings")
+}
+
 func (p ports) List(context.Context, ...string) ([]inventory.NodeGroup, error) {
 	shown := p.w.history[0]
 	for _, f := range p.w.history {

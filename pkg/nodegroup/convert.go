@@ -99,6 +99,10 @@ func fillGroup(out *inventory.NodeGroup, in astypes.AutoScalingGroup) {
 	out.NewInstancesProtected = aws.ToBool(in.NewInstancesProtectedFromScaleIn)
 	out.CapacityUnit = aws.ToString(in.DesiredCapacityType)
 	out.WarmPool = in.WarmPoolConfiguration != nil
+	out.DeletionProtection = string(in.DeletionProtection)
+	if p := in.InstanceLifecyclePolicy; p != nil && p.RetentionTriggers != nil {
+		out.RetainsInstances = p.RetentionTriggers.TerminateHookAbandon == astypes.RetentionActionRetain
+	}
 	out.MixedInstances = mixedInstances(in.MixedInstancesPolicy)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,8 @@ type lab struct {
 	ec2  *ec2.Client
 	iam  *iam.Client
 	cw   *cloudwatch.Client
+	sq   *servicequotas.Client
+	cfg  aws.Config
 	port *Client
 
 	subnets       []string
@@ -71,8 +74,8 @@ func newLab(t *testing.T) *lab {
 		Credentials: credentials.NewStaticCredentialsProvider("castoff", "secret", ""),
 		Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
 	}
-	l := &lab{sim: sim, door: simapi.NewClient(server.URL), asg: autoscaling.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), cw: cloudwatch.NewFromConfig(cfg)}
-	l.port = New(l.asg, l.eks, l.ec2, l.iam, "harbor")
+	l := &lab{sim: sim, door: simapi.NewClient(server.URL), asg: autoscaling.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), cw: cloudwatch.NewFromConfig(cfg), sq: servicequotas.NewFromConfig(cfg), cfg: cfg}
+	l.port = New(l.asg, l.eks, l.ec2, l.iam, "harbor").InAccount(Account{Quotas: l.sq, Usage: l.cw, Clock: func() time.Time { return now }})
 	l.seed(t)
 	return l
 }
