@@ -19,6 +19,7 @@ import (
 	"github.com/castoff-sh/castoff/controllers"
 	"github.com/castoff-sh/castoff/pkg/cost"
 	"github.com/castoff-sh/castoff/pkg/identity"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/plan"
 	"github.com/castoff-sh/castoff/pkg/preflight"
 )
@@ -39,7 +40,7 @@ have to edit.
 It reads the cluster with your kubeconfig and AWS with your credentials and region (AWS_PROFILE, AWS_REGION), and
 writes nothing. It needs read access only, and names what it lacks. Colours are off when the output is no terminal
 or NO_COLOR is set.`,
-		Example: "  kubectl castoff plan --cluster prod\n  kubectl castoff plan -f migration.yaml -o yaml\n  kubectl castoff plan --cluster prod -o iam > policy.json",
+		Example: "  kubectl castoff plan --cluster prod\n  kubectl castoff plan -f migration.yaml -o yaml\n  kubectl castoff plan --cluster prod -o iam > policy.json\n  kubectl castoff plan --cluster prod -o iam-boundary > boundary.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(formats, o.output) {
@@ -54,14 +55,14 @@ or NO_COLOR is set.`,
 	}
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "name of the EKS cluster")
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with the Migration to plan for; - reads standard input")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text, yaml, json or iam (the IAM policy that castoff needs)")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text, yaml, json, iam (the IAM policy that castoff needs) or iam-boundary (a permissions boundary for its role)")
 	cmd.Flags().StringVar(&o.namespace, "castoff-namespace", "castoff-system", "namespace that castoff is or will be in")
 	cmd.MarkFlagsOneRequired("cluster", "filename")
 	cmd.MarkFlagsMutuallyExclusive("cluster", "filename")
 	return cmd
 }
 
-var formats = []string{"text", "yaml", "json", "iam"}
+var formats = []string{"text", "yaml", "json", "iam", "iam-boundary"}
 
 // migration is the one that would be applied.
 func (o planOptions) migration(stdin io.Reader) (*v1alpha1.Migration, error) {
@@ -103,9 +104,10 @@ func (a *app) draw(ctx context.Context, out io.Writer, o planOptions, m *v1alpha
 	if err != nil {
 		return err
 	}
+	iam, isIAM := iamDocuments[o.output]
 	if v, elsewhere := cost.NotOnAWS(providerIDs(ctx, c)); elsewhere {
-		if o.output == "iam" {
-			return fmt.Errorf("no IAM policy for a cluster that is not on AWS: %s", v.Reasons[0])
+		if isIAM {
+			return fmt.Errorf("no %s for a cluster that is not on AWS: %s", iam.what, v.Reasons[0])
 		}
 		return print(out, o.output, document{Cluster: m.Spec.ClusterName, Verdict: &v})
 	}
@@ -113,8 +115,8 @@ func (a *app) draw(ctx context.Context, out io.Writer, o planOptions, m *v1alpha
 	if err != nil {
 		return err
 	}
-	if o.output == "iam" {
-		return policy(out, w)
+	if isIAM {
+		return iam.print(out, w)
 	}
 	d, err := a.document(ctx, c, m, w, now)
 	if err != nil {
@@ -170,23 +172,33 @@ func print(out io.Writer, format string, d document) error {
 	return err
 }
 
-// maxInline is what IAM allows the inline policies of a role to have together, in characters without white space; a managed policy
-// holds 6,144, and castoff's has more (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
-const maxInline = 10240
+// iamDocument is a policy document that the plan can be printed as. limit is what IAM allows it to have, in characters without white
+// space (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
+type iamDocument struct {
+	what, home string
+	limit      int
+	write      func(c inventory.Cluster, extraNodePolicies ...string) string
+}
 
-// policy prints the IAM policy that castoff needs. It names the cluster's ARN.
-func policy(out io.Writer, w plan.World) error {
+// iamDocuments are by output format. The policy has more than a managed policy holds; a boundary has to be a managed policy.
+var iamDocuments = map[string]iamDocument{
+	"iam":          {"IAM policy", "a role holds %d in inline policies", 10240, identity.Policy},
+	"iam-boundary": {"permissions boundary", "a managed policy holds %d", 6144, identity.PermissionsBoundary},
+}
+
+// print prints the document for castoff's role. It names the cluster's ARN.
+func (d iamDocument) print(out io.Writer, w plan.World) error {
 	if w.Cluster.Name == "" {
-		return fmt.Errorf("no IAM policy without the cluster: %s", strings.TrimSpace(preflight.Text(w.Findings)))
+		return fmt.Errorf("no %s without the cluster: %s", d.what, strings.TrimSpace(preflight.Text(w.Findings)))
 	}
-	p := identity.Policy(w.Cluster, w.NodePolicies...)
-	if len(p) > maxInline {
-		return fmt.Errorf("the IAM policy has %d characters, and a role holds %d in inline policies: detach some of the %d extra policies of the old node roles, which castoff gives to Karpenter's nodes too",
-			len(p), maxInline, len(w.NodePolicies))
+	p := d.write(w.Cluster, w.NodePolicies...)
+	if len(p) > d.limit {
+		return fmt.Errorf("the %s has %d characters, and "+d.home+": detach some of the %d extra policies of the old node roles, which castoff gives to Karpenter's nodes too",
+			d.what, len(p), d.limit, len(w.NodePolicies))
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, []byte(p), "", "  "); err != nil {
-		return fmt.Errorf("writing the policy: %w", err)
+		return fmt.Errorf("writing the %s: %w", d.what, err)
 	}
 	_, err := fmt.Fprintln(out, b.String())
 	return err

@@ -114,21 +114,37 @@ func TestPlanForMachines(t *testing.T) {
 	}
 }
 
-func TestPlanOfThePolicy(t *testing.T) {
-	c := world(t)
-	out, err := run(t, c, observer(c, nodeGroups{}), "", "plan", "--cluster", "prod", "-o", "iam")
-	if err != nil {
-		t.Fatal(err)
+func TestPlanOfTheIAMDocuments(t *testing.T) {
+	cases := map[string]struct {
+		reason, effects string // of the statements, each once
+		says            string
+	}{
+		"iam":          {"the policy only allows, and as a whole is what put-role-policy takes", "Allow", `"castoff-prod-health`},
+		"iam-boundary": {"the boundary denies other regions and other roles", "Allow Deny", `"aws:RequestedRegion"`},
 	}
-	var policy struct {
-		Version   string
-		Statement []struct{ Effect string }
-	}
-	if err := json.Unmarshal([]byte(out), &policy); err != nil {
-		t.Fatalf("no policy but %v: %s", err, out)
-	}
-	if policy.Version != "2012-10-17" || len(policy.Statement) == 0 {
-		t.Errorf("policy %+v", policy)
+	for format, tc := range cases {
+		t.Run(format, func(t *testing.T) {
+			c := world(t)
+			out, err := run(t, c, observer(c, nodeGroups{}), "", "plan", "--cluster", "prod", "-o", format)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var policy struct {
+				Version   string
+				Statement []struct{ Effect string }
+			}
+			if err := json.Unmarshal([]byte(out), &policy); err != nil {
+				t.Fatalf("no policy but %v: %s", err, out)
+			}
+			var effects []string
+			for _, s := range policy.Statement {
+				effects = append(effects, s.Effect)
+			}
+			slices.Sort(effects)
+			if got := strings.Join(slices.Compact(effects), " "); policy.Version != "2012-10-17" || got != tc.effects || !strings.Contains(out, tc.says) {
+				t.Errorf("%s: version %s, effects %s, want %s:\n%s", tc.reason, policy.Version, got, tc.effects, out)
+			}
+		})
 	}
 }
 
@@ -165,7 +181,7 @@ func TestPlanErrors(t *testing.T) {
 		"Output": {
 			reason:    "said before half a minute of looking",
 			arguments: []string{"--cluster", "prod", "-o", "xml"},
-			want:      `unknown output "xml": text, yaml, json, iam`,
+			want:      `unknown output "xml": text, yaml, json, iam, iam-boundary`,
 		},
 		"NoFile": {
 			reason:    "the file's name is in the error",
@@ -294,19 +310,26 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-func TestPolicyThatIsTooLong(t *testing.T) {
+func TestIAMDocumentsThatAreTooLong(t *testing.T) {
 	c := inventory.Cluster{Name: strings.Repeat("c", 100), ARN: "arn:aws:eks:us-east-1:123456789012:cluster/" + strings.Repeat("c", 100), Account: "123456789012", Region: "us-east-1", Partition: "aws"}
-	w := plan.World{Cluster: c}
-	var out strings.Builder
-	if err := policy(&out, w); err != nil || !json.Valid([]byte(out.String())) {
-		t.Fatalf("the longest name fits: %v\n%s", err, out.String())
-	}
-	for i := range 60 {
-		w.NodePolicies = append(w.NodePolicies, fmt.Sprintf("arn:aws:iam::123456789012:policy/%0128d", i))
-	}
-	out.Reset()
-	err := policy(&out, w)
-	if !strings.Contains(message(err), "a role holds 10240 in inline policies: detach some of the 60 extra policies") || out.Len() > 0 {
-		t.Errorf("what IAM would refuse is named, and not printed: %v", err)
+	for format, want := range map[string]string{
+		"iam":          "a role holds 10240 in inline policies: detach some of the 60 extra policies",
+		"iam-boundary": "a managed policy holds 6144: detach some of the 60 extra policies",
+	} {
+		t.Run(format, func(t *testing.T) {
+			w := plan.World{Cluster: c}
+			var out strings.Builder
+			if err := iamDocuments[format].print(&out, w); err != nil || !json.Valid([]byte(out.String())) {
+				t.Fatalf("the longest name fits: %v\n%s", err, out.String())
+			}
+			for i := range 60 {
+				w.NodePolicies = append(w.NodePolicies, fmt.Sprintf("arn:aws:iam::123456789012:policy/%0128d", i))
+			}
+			out.Reset()
+			err := iamDocuments[format].print(&out, w)
+			if !strings.Contains(message(err), want) || out.Len() > 0 {
+				t.Errorf("what IAM would refuse is named, and not printed: %v", err)
+			}
+		})
 	}
 }
