@@ -89,6 +89,7 @@ func instanceType(in ec2types.InstanceTypeInfo) inventory.InstanceType {
 			}
 		}
 	}
+	out.MaxPods = out.Pods(0)
 	return out
 }
 

@@ -52,7 +52,7 @@ func TestInstanceType(t *testing.T) {
 					}},
 			},
 			want: inventory.InstanceType{
-				Name: "p4d.24xlarge", Architecture: "amd64", LocalStorageGB: 8000, EFA: true, NetworkCards: 2, BandwidthMbps: 200000, Interfaces: 15, AddressesPerInterface: 50,
+				Name: "p4d.24xlarge", Architecture: "amd64", LocalStorageGB: 8000, EFA: true, NetworkCards: 2, BandwidthMbps: 200000, Interfaces: 15, AddressesPerInterface: 50, MaxPods: 737,
 			},
 		},
 		"GPUs": {

@@ -63,7 +63,7 @@ func TestSizesOfAGroup(t *testing.T) {
 	l := newLab(t)
 	l.group(t, "memory", nil)
 	got := l.list(t)["memory"]
-	want := []inventory.InstanceType{{Name: "m5.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192, NetworkCards: 1, BandwidthMbps: 750, Interfaces: 3, AddressesPerInterface: 10}}
+	want := []inventory.InstanceType{{Name: "m5.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192, NetworkCards: 1, BandwidthMbps: 750, Interfaces: 3, AddressesPerInterface: 10, MaxPods: 29}}
 	if diff := cmp.Diff(want, got.Types); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
