@@ -387,9 +387,25 @@ func TestTiers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatTheClusterNeedsGoesLast(t *testing.T) {
 	s := newShop(t)
-	s.run("dns", func(p *corev1.Pod) { p.Namespace = s.namespace }) // the class is kube-system's alone, so only the count is looked at here
-	s.check("an ordinary pod goes at once", s.pass(), 1, []string{"dns"})
+	for name, class := range map[string]string{"dns": "system-cluster-critical", "driver": "system-node-critical", "web": ""} {
+		s.run(name, func(p *corev1.Pod) { p.Spec.PriorityClassName = class })
+	}
+	end := func(name string) {
+		t.Helper()
+		if err := cluster.Client.Delete(t.Context(), getPod(t, s.name(name)), client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.check("the ordinary one", s.pass(), 3, []string{"web"})
+	s.check("the others wait until it is gone", s.pass(), 3, []string{"web"}, inventory.BlockedPod{Pod: s.name("web"), Reason: inventory.BlockedTerminating})
+	end("web")
+	s.check("then what the cluster needs", s.pass(), 2, []string{"dns"})
+	end("dns")
+	s.check("and what the node needs", s.pass(), 1, []string{"driver"})
 }
 
 func TestCase_C036_LoadBalancersLetGoBeforeTheFirstEviction(t *testing.T) {
