@@ -116,7 +116,7 @@ var dependent = []string{"iam:TagRole", "iam:PassRole", "sqs:TagQueue", "events:
 func TestPolicyIsExact(t *testing.T) {
 	used := slices.Concat(
 		methods[nodegroup.AutoScalingAPI]("autoscaling"), methods[nodegroup.EKSAPI]("eks"), methods[nodegroup.EC2API]("ec2"), methods[nodegroup.IAMAPI]("iam"),
-		methods[interruption.SQSAPI]("sqs"), methods[interruption.EventsAPI]("events"),
+		methods[nodegroup.QuotasAPI]("servicequotas"), methods[nodegroup.UsageAPI]("cloudwatch"), methods[interruption.SQSAPI]("sqs"), methods[interruption.EventsAPI]("events"),
 		methods[IAMAPI]("iam"), methods[EKSAPI]("eks"), methods[EC2API]("ec2"), methods[STSAPI]("sts"), dependent,
 	)
 	slices.Sort(used)

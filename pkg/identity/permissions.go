@@ -33,7 +33,7 @@ func readStatements(c inventory.Cluster) []awsapi.Statement {
 			"autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeInstanceRefreshes", "autoscaling:DescribeLaunchConfigurations",
 			"autoscaling:DescribeLifecycleHooks", "autoscaling:DescribePolicies", "autoscaling:DescribeScalingActivities", "autoscaling:DescribeScheduledActions",
 			"ec2:DescribeImages", "ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSecurityGroups", "ec2:GetInstanceTypesFromInstanceRequirements",
-			"cloudwatch:GetMetricData", "ec2:DescribeDhcpOptions", "ec2:DescribeInstances", "ec2:DescribeSubnets", "ec2:DescribeVpcs", "servicequotas:GetServiceQuota",
+			"cloudwatch:GetMetricData", "ec2:DescribeDhcpOptions", "ec2:DescribeInstances", "ec2:DescribeSubnets", "ec2:DescribeVpcs", "eks:DescribeAddon", "servicequotas:GetServiceQuota",
 			"events:ListRuleNamesByTarget",
 		}, []string{"*"}), "StringEquals", "aws:RequestedRegion", c.Region)),
 		named("ReadIdentity", allow([]string{"iam:ListInstanceProfiles", "sts:GetCallerIdentity"}, []string{"*"})),
@@ -65,7 +65,6 @@ func clusterStatements(c inventory.Cluster) []awsapi.Statement {
 	entry := when(allow([]string{"eks:CreateAccessEntry"}, []string{c.ARN}), "ArnEquals", "eks:principalArn", awsapi.GlobalARN(c, "iam", "role/"+NodeRoleName(c.Name)))
 	return []awsapi.Statement{
 		named("Cluster", allow([]string{"eks:CreatePodIdentityAssociation", "eks:DescribeCluster", "eks:ListNodegroups", "eks:ListPodIdentityAssociations"}, []string{c.ARN})),
-		named("Agent", allow([]string{"eks:DescribeAddon"}, []string{object("addon", "eks-pod-identity-agent/*")})),
 		named("NodeGroups", allow([]string{"eks:DeleteNodegroup", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"}, []string{object("nodegroup", "*/*")})),
 		named("PodIdentity", allow([]string{"eks:DescribePodIdentityAssociation"}, []string{object("podidentityassociation", "*")})),
 		named("NodeAccess", when(entry, "StringEquals", "eks:accessEntryType", entryTypeNodes)),
