@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/scheduling"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
@@ -59,34 +60,32 @@ func translated(in Input, w *workload) bool {
 	return !slices.ContainsFunc(w.pools, func(pool string) bool { _, ok := in.Targets[pool]; return !ok })
 }
 
-// nearest is the target that the workload is held against in words: that of the pool in which it runs, or would.
+// nearest is the target that the workload is held against in words: that of the pool in which it runs or would, else one whose taints
+// it tolerates.
 func nearest(in Input, w *workload, p place) inventory.Target {
 	for _, pool := range append(slices.Clone(w.pools), p.legacy) {
 		if t, ok := in.Targets[pool]; ok {
 			return t
 		}
 	}
-	for _, pool := range slices.Sorted(maps.Keys(in.Targets)) {
-		return in.Targets[pool]
+	pools := slices.Sorted(maps.Keys(in.Targets))
+	for _, pool := range pools {
+		if t := in.Targets[pool]; len(untolerated(t, w.shape)) == 0 {
+			return t
+		}
 	}
-	return inventory.Target{}
+	return in.Targets[pools[0]] // a workload is judged by targets: there is one
 }
 
 // refusal says in the user's words what of the shape the nearest NodePool does not have.
 func refusal(in Input, w *workload, p place) string {
 	t := nearest(in, w, p)
 	var why []string
-	for _, ask := range asks(w.shape) {
-		if bare := untainted(t); bare.Refuses(ask.shape) != nil {
-			why = append(why, ask.words)
-		}
+	for _, a := range unmet(t, w.shape) {
+		why = append(why, a.words)
 	}
-	for _, taint := range t.NodePool.Spec.Template.Spec.Taints {
-		alone := inventory.Target{}
-		alone.NodePool.Spec.Template.Spec.Taints = []corev1.Taint{taint}
-		if alone.Refuses(&inventory.Shape{Tolerations: w.shape.Tolerations}) != nil {
-			why = append(why, "it does not tolerate "+taint.ToString())
-		}
+	for _, taint := range untolerated(t, w.shape) {
+		why = append(why, "it does not tolerate "+taint.ToString())
 	}
 	if len(why) == 0 {
 		return "what it asks of nodes does not go together"
@@ -94,9 +93,16 @@ func refusal(in Input, w *workload, p place) string {
 	return three(why)
 }
 
-func untainted(t inventory.Target) inventory.Target {
+// unmet is what the target does not offer, taints aside.
+func unmet(t inventory.Target, s *inventory.Shape) []ask {
 	t.NodePool.Spec.Template.Spec.Taints = nil
-	return t
+	return slices.DeleteFunc(asks(s), func(a ask) bool { return t.Refuses(a.shape) == nil })
+}
+
+func untolerated(t inventory.Target, s *inventory.Shape) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(t.NodePool.Spec.Template.Spec.Taints), func(taint corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectPreferNoSchedule || scheduling.Taints{taint}.Tolerates(s.Tolerations) == nil
+	})
 }
 
 // ask is one thing that a shape asks of a node.
@@ -128,23 +134,23 @@ func asks(s *inventory.Shape) []ask {
 	return out
 }
 
-// advice says what to do about the first label that is missing, or about the taint.
+// advice says what to do about the first label that is missing, else about the taint.
 func advice(in Input, w *workload, p place) string {
 	t := nearest(in, w, p)
-	for _, ask := range asks(w.shape) {
-		switch bare := untainted(t); {
-		case bare.Refuses(ask.shape) == nil:
-		case ask.key == labelNodeGroup:
-			return "Put the node group into a pool of its own (spec.pools), which keeps the label, or select by a label that says what the pods need."
-		case ask.key == labelCapacityType:
-			return "Select by " + karpv1.CapacityTypeLabelKey + " instead (spot, on-demand)."
-		case karpv1.WellKnownLabels.Has(ask.key):
-			return "Select what the node groups of pool " + t.Pool + " launch, or give them what is selected."
-		default:
-			return "Give the node groups of pool " + t.Pool + " the label where they are defined, so that its NodePool gets it, or change the selector."
-		}
+	missing := unmet(t, w.shape)
+	switch {
+	case len(missing) == 0 && len(untolerated(t, w.shape)) == 0:
+		return "Change what it asks of nodes."
+	case len(missing) == 0:
+		return "Add the toleration."
+	case missing[0].key == labelNodeGroup:
+		return "Put the node group into a pool of its own (spec.pools), which keeps the label, or select by a label that says what the pods need."
+	case missing[0].key == labelCapacityType:
+		return "Select by " + karpv1.CapacityTypeLabelKey + " instead (spot, on-demand)."
+	case karpv1.WellKnownLabels.Has(missing[0].key):
+		return "Select what the node groups of pool " + t.Pool + " launch, or give them what is selected."
 	}
-	return "Add the toleration."
+	return "Give the node groups of pool " + t.Pool + " the label where they are defined, so that its NodePool gets it, or change the selector."
 }
 
 // topologyKeys: pods that are to be spread, or kept apart, by a label that only the old nodes have. Karpenter knows no domain of such
