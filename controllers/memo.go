@@ -28,11 +28,12 @@ func (m *memo[T]) get(ctx context.Context, now time.Time, fresh func(T) time.Dur
 	return v, nil
 }
 
-// forget makes the next get read.
+// forget makes the next get read, and keeps nothing.
 func (m *memo[T]) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.until = time.Time{}
+	var nothing T
+	m.value, m.until = nothing, time.Time{}
 }
 
 // always is the same freshness whatever the answer.

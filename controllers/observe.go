@@ -64,6 +64,7 @@ type Observer struct {
 	surroundings memo[inventory.Surroundings]
 	network      memo[inventory.PodNetwork]
 	tagged       memo[[]inventory.SecurityGroup]
+	running      memo[inventory.Workloads]
 	snapshots    snapshotCache
 }
 
@@ -83,6 +84,7 @@ func (o *Observer) turnTo(cluster string, p v1alpha1.Provisioner) {
 	o.policies.forget()
 	o.surroundings.forget()
 	o.tagged.forget()
+	o.running.forget()
 }
 
 // forget makes the next look ask again about what these actions may have changed.
@@ -309,6 +311,7 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 		}
 	}
 	if !needs.Preflight {
+		o.running.forget() // what was read is large, and old by the next time
 		return nil
 	}
 	return o.preflight(ctx, m, w, append(findings, plan.Provided(m, *w)...))

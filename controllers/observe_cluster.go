@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,9 +19,6 @@ import (
 	"github.com/castoff-sh/castoff/pkg/plan"
 	"github.com/castoff-sh/castoff/pkg/provisioner"
 )
-
-// pageSize of a list of pods: at 25 KiB a pod a page is 12 MiB at most, and only what the checks need is kept of it.
-const pageSize = 500
 
 func (o *Observer) nodes(ctx context.Context) ([]inventory.Node, error) {
 	var list corev1.NodeList
@@ -82,42 +78,15 @@ func assignGroups(nodes []inventory.Node, groups []inventory.NodeGroup) []invent
 	return nodes
 }
 
-// pendingPods counts pods that wait for a node: neither finished, nor held back by a scheduling gate. One of a DaemonSet waits
-// for room on its own node, which no drain took away and no new node gives.
+// pendingPods counts pods that wait for a node.
 func (o *Observer) pendingPods(ctx context.Context) (int, error) {
 	n := 0
 	err := o.eachPod(ctx, func(p *corev1.Pod) {
-		waits := p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !finished(p) && len(p.Spec.SchedulingGates) == 0 && !ofDaemonSet(p)
-		if waits && p.Labels[v1alpha1.LabelPlaceholder] == "" && p.Labels[v1alpha1.LabelCanary] == "" {
+		if waits(p) {
 			n++
 		}
 	}, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", "")})
 	return n, err
-}
-
-func ofDaemonSet(p *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(p)
-	return owner != nil && owner.Kind == "DaemonSet"
-}
-
-func finished(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
-func (o *Observer) eachPod(ctx context.Context, visit func(*corev1.Pod), opts ...client.ListOption) error {
-	var page corev1.PodList
-	for {
-		page.Items = nil
-		if err := o.Live.List(ctx, &page, append(opts, client.Limit(pageSize), client.Continue(page.Continue))...); err != nil {
-			return fmt.Errorf("listing pods: %w", err)
-		}
-		for i := range page.Items {
-			visit(&page.Items[i])
-		}
-		if page.Continue == "" {
-			return nil
-		}
-	}
 }
 
 // loadSnapshot reads the snapshot and holds it against the digest in the status. A snapshot is immutable, so what was
