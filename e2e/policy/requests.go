@@ -15,16 +15,17 @@ import (
 // Reader turns the calls of a log, in their order, into what each asks of IAM: the actions of the call and those that AWS
 // asks for beside it, each on its resources, with the condition keys that the service authorization reference lists for it
 // (https://docs.aws.amazon.com/service-authorization/latest/reference/reference.html). It remembers what calls name only:
-// what is in a launch template, and which role is in an instance profile.
+// what is in a launch template, which role is in an instance profile, and which boundary a role was given.
 type Reader struct {
-	cluster   inventory.Cluster
-	templates map[string]templateData // by name
-	profiles  map[string]string       // roles by instance profile
+	cluster    inventory.Cluster
+	templates  map[string]templateData // by name
+	profiles   map[string]string       // roles by instance profile
+	boundaries map[string]string       // permissions boundaries by role
 }
 
 // NewReader makes one for the calls of a cluster's account and region.
 func NewReader(c inventory.Cluster) *Reader {
-	return &Reader{cluster: c, templates: map[string]templateData{}, profiles: map[string]string{}}
+	return &Reader{cluster: c, templates: map[string]templateData{}, profiles: map[string]string{}, boundaries: map[string]string{}}
 }
 
 // call is one of the log with its input read.
@@ -95,6 +96,8 @@ func (r *Reader) remember(c call) {
 		r.templates[c.in.LaunchTemplateName] = c.in.LaunchTemplateData
 	case c.action == "iam:AddRoleToInstanceProfile":
 		r.profiles[c.in.InstanceProfileName] = c.in.RoleName
+	case c.action == "iam:CreateRole" && c.Status < 300:
+		r.boundaries[c.in.RoleName] = c.in.PermissionsBoundary
 	}
 }
 
@@ -247,11 +250,13 @@ func (r *Reader) iam(c call) []Request {
 	case "SimulatePrincipalPolicy":
 		return c.each(c.in.PolicySourceARN)
 	case "CreateRole":
-		return c.creates("iam:TagRole", Request{Action: c.action, Resource: role}.with(boundaryOf(c)), role)
+		return c.creates("iam:TagRole", Request{Action: c.action, Resource: role}.with(bounded(c.in.PermissionsBoundary)), role)
 	case "AttachRolePolicy", "DetachRolePolicy":
-		return []Request{{Action: c.action, Resource: role, Context: map[string][]string{"iam:PolicyARN": {c.in.PolicyARN}}}}
-	case "GetRole", "ListAttachedRolePolicies", "ListRolePolicies", "ListInstanceProfilesForRole", "GetRolePolicy", "PutRolePolicy", "DeleteRolePolicy",
-		"DeleteRole", "UpdateAssumeRolePolicy":
+		q := Request{Action: c.action, Resource: role, Context: map[string][]string{"iam:PolicyARN": {c.in.PolicyARN}}}
+		return []Request{q.with(bounded(r.boundaries[c.in.RoleName]))}
+	case "PutRolePolicy", "DeleteRolePolicy":
+		return []Request{{Action: c.action, Resource: role, Context: bounded(r.boundaries[c.in.RoleName])}}
+	case "GetRole", "ListAttachedRolePolicies", "ListRolePolicies", "ListInstanceProfilesForRole", "GetRolePolicy", "DeleteRole", "UpdateAssumeRolePolicy":
 		return c.each(role)
 	case "CreateInstanceProfile", "TagInstanceProfile":
 		// Karpenter's own documented policy has no iam:TagInstanceProfile without aws:ResourceTag, and yet it makes profiles with tags.
@@ -264,12 +269,12 @@ func (r *Reader) iam(c call) []Request {
 	return nil
 }
 
-// boundaryOf is the permissions boundary that a call gives a role, if any.
-func boundaryOf(c call) map[string][]string {
-	if c.in.PermissionsBoundary == "" {
+// bounded is the key for a permissions boundary, missing where there is none.
+func bounded(boundary string) map[string][]string {
+	if boundary == "" {
 		return nil
 	}
-	return map[string][]string{"iam:PermissionsBoundary": {c.in.PermissionsBoundary}}
+	return map[string][]string{"iam:PermissionsBoundary": {boundary}}
 }
 
 // ec2Service is EC2's service principal, which in China has a suffix of its own.

@@ -82,13 +82,39 @@ func made(s awsapi.Statement) awsapi.Statement {
 func roleStatements(c inventory.Cluster, extra []string) []awsapi.Statement {
 	both := roleARNs(c)
 	node, controller := both[0], both[1]
-	return []awsapi.Statement{
-		named("MakeRoles", made(allow([]string{"iam:CreateRole", "iam:TagRole"}, both))),
-		named("MendTrust", allow([]string{"iam:UpdateAssumeRolePolicy"}, both)),
-		named("NodeRole", when(allow([]string{"iam:AttachRolePolicy"}, []string{node}), "ArnEquals", "iam:PolicyARN", nodeRole(c, extra).attached...)),
-		named("ControllerRole", allow([]string{"iam:GetRolePolicy", "iam:PutRolePolicy"}, []string{controller})),
-		named("PassControllerRole", when(allow([]string{"iam:PassRole"}, []string{controller}), "StringEquals", "iam:PassedToService", podIdentityService)),
+	return slices.Concat(
+		bounded(c, named("MakeRoles", made(allow([]string{"iam:CreateRole", "iam:TagRole"}, both)))),
+		bounded(c, named("NodeRole", when(allow([]string{"iam:AttachRolePolicy"}, []string{node}), "ArnEquals", "iam:PolicyARN", nodeRole(c, extra).attached...))),
+		bounded(c, named("ControllerRole", allow([]string{"iam:GetRolePolicy", "iam:PutRolePolicy"}, []string{controller}))),
+		[]awsapi.Statement{
+			named("MendTrust", allow([]string{"iam:UpdateAssumeRolePolicy"}, both)),
+			named("PassControllerRole", when(allow([]string{"iam:PassRole"}, []string{controller}), "StringEquals", "iam:PassedToService", podIdentityService)),
+		},
+	)
+}
+
+// What gives a role rights, and what AWS knows then of the permissions boundary: of a role that is made, the one it is given; of one that
+// gets a policy, the one it has (service authorization reference).
+var givesRights = []string{"iam:AttachRolePolicy", "iam:CreateRole", "iam:PutRolePolicy"}
+
+const boundaryKey = "iam:PermissionsBoundary"
+
+// bounded asks for the boundary of the roles that castoff makes, where there is one. Without it, who may write the policies of a role
+// and hand that to pods can have any right (IAM user guide, delegating responsibility to others by permissions boundaries). Actions for
+// which AWS does not know the boundary get a statement of their own.
+func bounded(c inventory.Cluster, s awsapi.Statement) []awsapi.Statement {
+	if c.RolesBoundary == "" || c.Provided.Identity() {
+		return []awsapi.Statement{s}
 	}
+	gives := func(action string) bool { return slices.Contains(givesRights, action) }
+	rest := named(s.Sid+"Besides", s)
+	rest.Action = slices.DeleteFunc(slices.Clone(s.Action), gives)
+	s.Action = slices.DeleteFunc(slices.Clone(s.Action), func(a string) bool { return !gives(a) })
+	out := []awsapi.Statement{when(s, "StringEquals", boundaryKey, c.RolesBoundary)}
+	if len(rest.Action) > 0 {
+		out = append(out, rest)
+	}
+	return out
 }
 
 func interruptionStatements(c inventory.Cluster) []awsapi.Statement {
@@ -133,7 +159,8 @@ func roleARNs(c inventory.Cluster) []string {
 func anyRule(c inventory.Cluster) string { return awsapi.ARN(c, "events", "rule/castoff-*") }
 
 // PermissionsBoundary is a permissions boundary for castoff's own role: whatever policies that role is ever given, it
-// can do no more than what castoff does, in this region, and change no role but the two.
+// can do no more than what castoff does, in this region, and change no role but the two; and give those rights only where they have the
+// boundary that roles of castoff's making have to have.
 func PermissionsBoundary(c inventory.Cluster, extraNodePolicies ...string) string {
 	var actions, regional []string
 	for _, s := range statements(c, extraNodePolicies) {
@@ -147,7 +174,7 @@ func PermissionsBoundary(c inventory.Cluster, extraNodePolicies ...string) strin
 	deny := func(actions []string, resources ...string) awsapi.Statement {
 		return awsapi.Statement{Effect: "Deny", Action: actions, Resource: resources}
 	}
-	return awsapi.NewDocument(
+	all := []awsapi.Statement{
 		named("AtMost", allow(actions, []string{"*"})),
 		named("ThisRegion", when(deny(regional, "*"), "StringNotEquals", "aws:RequestedRegion", c.Region)),
 		named("TwoRoles", awsapi.Statement{Effect: "Deny", NotResource: roleARNs(c), Action: []string{
@@ -156,5 +183,9 @@ func PermissionsBoundary(c inventory.Cluster, extraNodePolicies ...string) strin
 		}}),
 		named("NodePolicies", when(deny([]string{"iam:AttachRolePolicy"}, "*"), "ArnNotEquals", "iam:PolicyARN", nodeRole(c, extraNodePolicies).attached...)),
 		named("PassToPods", when(deny([]string{"iam:PassRole"}, "*"), "StringNotEquals", "iam:PassedToService", podIdentityService)),
-	).String()
+	}
+	if c.RolesBoundary != "" {
+		all = append(all, named("BoundedRoles", when(deny(givesRights, "*"), "StringNotEquals", boundaryKey, c.RolesBoundary)))
+	}
+	return awsapi.NewDocument(all...).String()
 }

@@ -91,13 +91,23 @@ func (c *Client) lookAtRole(ctx context.Context, cluster inventory.Cluster, want
 	if err := c.lookAtInline(ctx, want, &f); err != nil {
 		return "", f, err
 	}
+	lookAtBoundary(cluster, want, out.Role.PermissionsBoundary, &f)
 	switch {
 	case ours(tagMap(out.Role.Tags), cluster):
 		f.own(roleObject(want.name), c.removeRole(cluster, want.name))
 	case len(f.missing) > 0:
-		f = findings{conflicts: []string{foreignRole(want, f.missing)}}
+		f = findings{conflicts: append(f.conflicts, foreignRole(want, f.missing))}
 	}
 	return aws.ToString(out.Role.Arn), f, nil
+}
+
+// lookAtBoundary finds a role without the permissions boundary that it should have. castoff puts it on roles that it makes, and has no
+// right to change it afterwards: who could, could take it off.
+func lookAtBoundary(cluster inventory.Cluster, want role, have *iamtypes.AttachedPermissionsBoundary, f *findings) {
+	if cluster.RolesBoundary == "" || have != nil && aws.ToString(have.PermissionsBoundaryArn) == cluster.RolesBoundary {
+		return
+	}
+	f.conflict("IAM role %s does not have the permissions boundary %s, which castoff is told to give to roles: put it on (aws iam put-role-permissions-boundary)", want.name, cluster.RolesBoundary)
 }
 
 // ours says whether castoff made what carries the tags, and for this very cluster: one of the same name in another region
@@ -217,6 +227,9 @@ func (c *Client) createStep(cluster inventory.Cluster, want role) func(context.C
 		in := &iam.CreateRoleInput{
 			RoleName: aws.String(want.name), Description: aws.String(want.description),
 			AssumeRolePolicyDocument: aws.String(want.trust.String()),
+		}
+		if cluster.RolesBoundary != "" {
+			in.PermissionsBoundary = aws.String(cluster.RolesBoundary)
 		}
 		tags := awsapi.OurTags(cluster)
 		for _, key := range slices.Sorted(maps.Keys(tags)) {

@@ -28,6 +28,8 @@ type Cluster struct {
 	AutoMode           bool   `json:"autoMode,omitempty"`
 	// Same says that the cluster castoff runs in is this one: its endpoint or certificate authority is the same.
 	Same bool `json:"same"`
+	// RolesBoundary is the ARN of the permissions boundary that roles which castoff makes for the cluster carry; empty: none.
+	RolesBoundary string `json:"rolesBoundary,omitempty"`
 	// Provided is what the user has in place of what castoff would make for the cluster.
 	Provided Provided `json:"provided,omitzero"`
 }
@@ -79,7 +81,7 @@ type DrainAllowance struct {
 	BarePods Objects `json:"barePods,omitempty"`
 	// LocalVolumes: pods may be evicted whose volume stays behind on the node, by pod or by persistentvolume/NAME.
 	LocalVolumes Objects `json:"localVolumes,omitempty"`
-	// DoNotDisrupt: pods may be evicted that ask to be left alone.
+	// DoNotDisrupt: pods may be evicted that ask to be left alone, by pod or by workload.
 	DoNotDisrupt Objects `json:"doNotDisrupt,omitempty"`
 	// Jobs may be evicted before they end.
 	Jobs bool `json:"jobs,omitempty"`
@@ -96,7 +98,7 @@ func (a DrainAllowance) Allows(b BlockedPod) bool {
 	case BlockedLocalVolume:
 		return a.LocalVolumes.Have(object, "persistentvolume/"+b.Volume)
 	case BlockedDoNotDisrupt:
-		return a.DoNotDisrupt.Have(object)
+		return a.DoNotDisrupt.Have(object, b.Workload)
 	case BlockedJob:
 		return a.Jobs
 	}
@@ -129,8 +131,10 @@ type LaunchFailure struct {
 
 // BlockedPod is a pod that an eviction could not move yet.
 type BlockedPod struct {
-	Pod    types.NamespacedName `json:"pod"`
-	Reason BlockReason          `json:"reason"`
+	Pod types.NamespacedName `json:"pod"`
+	// Workload is the object that the pod is one of, as findings name it: deployment/shop/web. Empty for a pod without a controller.
+	Workload string      `json:"workload,omitempty"`
+	Reason   BlockReason `json:"reason"`
 	// PDBs that hold it back.
 	PDBs []types.NamespacedName `json:"pdbs,omitempty"`
 	// Volume is the PersistentVolume that holds it back.
