@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,9 +19,11 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/autoscaler"
 )
 
-// SetupWithManager watches what can change what is to do next: Migrations, legacy nodes, and room in disruption budgets.
+// SetupWithManager watches what can change what is to do next: Migrations, legacy nodes, room in disruption budgets, and Cluster
+// Autoscalers, for whoever starts one is not to be found out at the next look only.
 // What no watch tells (AWS, pods) is looked at in the planner's pace. What castoff may do is in charts/castoff.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
@@ -28,6 +31,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Migration{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(legacyNodes())).
 		Watches(&policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(r.unfinished), builder.WithPredicates(moreRoom())).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(scalers())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(r)
 }
@@ -69,6 +73,23 @@ func legacyNodes() predicate.Predicate {
 			after, ok2 := e.ObjectNew.(*corev1.Node)
 			return ok && ok2 && legacy(after) && (before.Spec.Unschedulable != after.Spec.Unschedulable ||
 				len(before.Spec.Taints) != len(after.Spec.Taints) || nodeReady(before) != nodeReady(after))
+		},
+	}
+}
+
+// scalers passes Cluster Autoscalers when they come, go, or have other replicas or arguments than before.
+func scalers() predicate.Predicate {
+	is := func(o client.Object) bool {
+		d, ok := o.(*appsv1.Deployment)
+		return ok && autoscaler.Runs(&d.Spec.Template.Spec)
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return is(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return is(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*appsv1.Deployment)
+			after, ok2 := e.ObjectNew.(*appsv1.Deployment)
+			return ok && ok2 && (is(before) || is(after)) && (before.Generation != after.Generation || before.Status.Replicas != after.Status.Replicas)
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,6 +74,47 @@ func TestLegacyNodesPredicate(t *testing.T) {
 				t.Errorf("%s: going %t, want %t", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+func TestScalersPredicate(t *testing.T) {
+	scaler := func(replicas int32, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "ca", Generation: int64(replicas)}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Image: "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0"}}
+		for _, f := range change {
+			f(d)
+		}
+		return d
+	}
+	web := func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/web" }
+	cases := map[string]struct {
+		reason        string
+		before, after client.Object
+		want          bool
+	}{
+		"Scaled":      {"somebody starts it again", scaler(0), scaler(1), true},
+		"Gone":        {"its last pod is gone", scaler(0, func(d *appsv1.Deployment) { d.Status.Replicas = 1 }), scaler(0), true},
+		"Became":      {"a Deployment that runs it from now on", scaler(1, web), scaler(2), true},
+		"Status":      {"that its pod is Ready decides nothing", scaler(1), scaler(1, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 }), false},
+		"Another":     {"other Deployments roll all day", scaler(1, web), scaler(2, web), false},
+		"NoScaler":    {"what is no Deployment is not read as one", &corev1.Pod{}, scaler(1), false},
+		"NoScalerNow": {"nor what becomes of it", scaler(1), &corev1.Pod{}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := scalers().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+				t.Errorf("%s: %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+	for name, d := range map[string]*appsv1.Deployment{"Scaler": scaler(1), "Web": scaler(1, web)} {
+		want := name == "Scaler"
+		if got := scalers().Create(event.CreateEvent{Object: d}); got != want {
+			t.Errorf("%s comes: %t, want %t", name, got, want)
+		}
+		if got := scalers().Delete(event.DeleteEvent{Object: d}); got != want {
+			t.Errorf("%s goes: %t, want %t", name, got, want)
+		}
 	}
 }
 

@@ -51,6 +51,9 @@ func find(spec *corev1.PodSpec) *corev1.Container {
 	return nil
 }
 
+// Runs says whether a pod of that kind runs Cluster Autoscaler.
+func Runs(spec *corev1.PodSpec) bool { return find(spec) != nil }
+
 // imageBase is the last part of an image's name, without tag and digest. A port in the registry's name is no tag.
 func imageBase(image string) string {
 	name, _, _ := strings.Cut(image, "@")

@@ -148,7 +148,7 @@ func TestFindContainer(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := find(&corev1.PodSpec{Containers: []corev1.Container{{Image: "example.com/sidecar"}, tc.container}})
-			if (got != nil) != tc.want {
+			if (got != nil) != tc.want || Runs(&corev1.PodSpec{Containers: []corev1.Container{tc.container}}) != tc.want {
 				t.Errorf("%s: got %v", tc.reason, got)
 			}
 		})

@@ -2,7 +2,9 @@ package inventory
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,6 +104,21 @@ func (a Autoscaler) StopByHand() string {
 	default:
 		return "kubectl scale " + object + " --replicas=0"
 	}
+}
+
+// tagVersion is the version in an image's tag, with or without its v.
+var tagVersion = regexp.MustCompile(`^[^:@]*:v?(\d+)\.(\d+)`)
+
+// KeepsToRecord says that a standby waits for as long as the Lease's own record says: that of 1.27 and later does (client-go 0.27),
+// an older one takes a Lease that was not renewed for 15 s. A version that the image does not tell counts as old.
+func (a Autoscaler) KeepsToRecord() bool {
+	v := tagVersion.FindStringSubmatch(a.Image[strings.LastIndex(a.Image, "/")+1:])
+	if v == nil {
+		return false
+	}
+	major, err := strconv.Atoi(v[1])
+	minor, err2 := strconv.Atoi(v[2])
+	return err == nil && err2 == nil && (major > 1 || minor >= 27)
 }
 
 // Stopped says that nothing of the Deployment runs, and that none is asked for.

@@ -54,3 +54,29 @@ func TestAutoscalerObject(t *testing.T) {
 		})
 	}
 }
+
+func TestKeepsToRecord(t *testing.T) {
+	cases := map[string]struct {
+		reason, image string
+		want          bool
+	}{
+		"New":          {"client-go 0.27", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.27.0", true},
+		"Newer":        {"and later", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.1", true},
+		"Old":          {"its own 15 s count", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.26.9", false},
+		"WithoutV":     {"mirrors drop it", "mirror.example.com:5000/cluster-autoscaler:1.30.2-eks", true},
+		"TagAndDigest": {"pinned", "x/cluster-autoscaler:v1.30.2@sha256:0a", true},
+		"Digest":       {"nobody knows", "x/cluster-autoscaler@sha256:1.30", false},
+		"NoTag":        {"nobody knows", "mirror.example.com:5000/cluster-autoscaler", false},
+		"Latest":       {"nobody knows", "x/cluster-autoscaler:latest", false},
+		"Two":          {"whatever comes", "x/cluster-autoscaler:v2.0.0", true},
+		"TooLong":      {"no version", "x/cluster-autoscaler:v1.99999999999999999999", false},
+		"Empty":        {"nothing", "", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := (Autoscaler{Image: tc.image}).KeepsToRecord(); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}

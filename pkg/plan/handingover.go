@@ -16,6 +16,8 @@ import (
 const (
 	// leaseRenewal is how often the held Lease is renewed; its record says 3600 s, so three renewals may fail.
 	leaseRenewal = 15 * time.Minute
+	// leaseHurry is the same while a Cluster Autoscaler runs that waits for 15 s and not for what the record says.
+	leaseHurry = 5 * time.Second
 	// mostStops is how often a Cluster Autoscaler is scaled to 0: once at the hand-over, and once if it comes back. A third
 	// time would be a fight with whoever owns it.
 	mostStops = 2
@@ -220,7 +222,32 @@ func holdLeases(l look) outcome {
 
 // renewalDue says that castoff holds the Lease, and has to say so again.
 func renewalDue(a inventory.Autoscaler, now time.Time) bool {
-	return standby(a) && now.Sub(a.LeaseRenewed) >= leaseRenewal
+	return standby(a) && now.Sub(a.LeaseRenewed) >= renewalEvery(a)
+}
+
+func renewalEvery(a inventory.Autoscaler) time.Duration {
+	if a.Replicas > 0 && !a.KeepsToRecord() {
+		return leaseHurry
+	}
+	return leaseRenewal
+}
+
+// renewalAt is when the first Lease has to be renewed in a hurry; zero: none has to. The others are seen to in the pace of any look.
+func renewalAt(l look) time.Time {
+	var at time.Time
+	for _, a := range l.Autoscalers {
+		if standby(a) && renewalEvery(a) == leaseHurry {
+			at = soonest(at, later(a.LeaseRenewed.Add(leaseHurry), l.now.Add(time.Second)))
+		}
+	}
+	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // waveName of the one wave.

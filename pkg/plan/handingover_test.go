@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -286,6 +287,36 @@ func TestHandingOverServes(t *testing.T) {
 			want:      decided{phase: v1alpha1.PhaseCompleted},
 		},
 	})
+}
+
+// TestLeaseInAHurry: a Cluster Autoscaler before 1.27 that somebody starts takes a Lease that was not renewed for 15 s.
+func TestLeaseInAHurry(t *testing.T) {
+	renews := "HoldLease kube-system/cluster-autoscaler"
+	of := func(image string, ago time.Duration, replicas int32) World {
+		return aWorld().completed().withAutoscaler(func(a *inventory.Autoscaler) {
+			a.Image, a.LeaseRenewed, a.Replicas = "cluster-autoscaler:"+image, noon.Add(-ago), replicas
+		}).build()
+	}
+	cases := map[string]struct {
+		reason string
+		world  World
+		want   bool
+		until  time.Duration
+	}{
+		"Due":     {"every five seconds", of("v1.26.2", leaseHurry, 1), true, time.Second},
+		"Fresh":   {"and no more often: it is looked at when that is over", of("v1.26.2", 2*time.Second, 1), false, 3 * time.Second},
+		"Unknown": {"one that does not tell its version counts as old", of("latest", leaseHurry, 1), true, time.Second},
+		"New":     {"one that keeps to the record does not hurry anybody", of("v1.27.0", time.Minute, 1), false, warned},
+		"Stopped": {"nor does one that does not run", of("v1.26.2", time.Minute, 0), false, guard},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := Next(aMigration().soaked().build(), tc.world, noon)
+			if got := slices.Contains(told(d.Actions), renews); got != tc.want || !d.Until.Equal(noon.Add(tc.until)) || d.Phase != v1alpha1.PhaseCompleted {
+				t.Errorf("%s: renewed %t, want %t; looks again in %s, want %s", tc.reason, got, tc.want, d.Until.Sub(noon), tc.until)
+			}
+		})
+	}
 }
 
 func TestFenced(t *testing.T) {
