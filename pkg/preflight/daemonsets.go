@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -45,7 +46,7 @@ func daemonSetsMissing(in Input) []inventory.Finding {
 func daemonSetPriority(in Input) []inventory.Finding {
 	var out []inventory.Finding
 	for _, n := range byPool(in.workloads, func(w *workload) string {
-		if w.kind != kindDaemonSet || w.controller == nil || len(w.pools) == 0 || w.shape.PriorityClass != "" {
+		if w.kind != kindDaemonSet || w.controller == nil || len(w.pools) == 0 || w.shape.PriorityClass != "" || w.made != nil && w.made.PriorityClass != "" {
 			return ""
 		}
 		return w.object()
@@ -88,30 +89,34 @@ func daemonSetRoom(in Input) []inventory.Finding {
 		held[pool] = holdingOf(in, pool, t)
 	}
 	var out []inventory.Finding
-	small := map[string][]string{} // types by pool, in the order of the workloads that do not fit
+	small := map[string][]string{} // types by pool
 	for _, w := range in.workloads {
 		targets := in.places.of(in, w.shape).targets
 		if len(w.pods) == 0 || len(targets) == 0 {
 			continue
 		}
-		fits := false
+		fits, without := false, map[string][]string{}
 		for _, pool := range targets {
+			fits = fits || len(held[pool].types) == 0
 			for _, kind := range held[pool].types {
 				if held[pool].holds(kind, w.shape.Requests) {
 					fits = true
-				} else if slices.Contains(w.pools, pool) && !slices.Contains(small[pool], kind) {
-					small[pool] = append(small[pool], kind)
+				} else if slices.Contains(w.pools, pool) {
+					without[pool] = append(without[pool], kind)
 				}
 			}
-			fits = fits || len(held[pool].types) == 0
 		}
-		if !fits {
-			out = append(out, w.about(block(CheckDaemonSetRoom, w.object(), "No instance type of pool "+three(targets)+" has room for a pod of "+w.owned()+" ("+amounts(w.shape.Requests)+
-				") beside the DaemonSets ("+amounts(held[targets[0]].taken)+"): "+largestRoom(held[targets[0]])+". Add a larger type to the node groups, or ask for less.")))
+		if fits {
+			for pool, kinds := range without {
+				small[pool] = append(small[pool], kinds...)
+			}
+			continue
 		}
+		out = append(out, w.about(block(CheckDaemonSetRoom, w.object(), "No instance type of pool "+three(targets)+" has room for a pod of "+w.owned()+" ("+amounts(w.shape.Requests)+
+			") beside the DaemonSets ("+amounts(held[targets[0]].taken)+"): "+largestRoom(held[targets[0]])+". Add a larger type to the node groups, or ask for less.")))
 	}
 	for _, pool := range slices.Sorted(maps.Keys(small)) {
-		n := named{pool, slices.Sorted(slices.Values(small[pool]))}
+		n := named{pool, slices.Compact(slices.Sorted(slices.Values(small[pool])))}
 		out = append(out, n.about(warn(CheckDaemonSetRoom, n.object(in),
 			"These instance types have no room for the largest pod beside the DaemonSets ("+amounts(held[pool].taken)+"): "+n.list()+". Karpenter launches one of the others for it.")))
 	}
@@ -173,9 +178,12 @@ func maxPods(t inventory.Target) int64 {
 	return 0
 }
 
-// requests are what a pod of the workload will ask for: what its template says, with the defaults that a LimitRange gives to
-// containers without.
+// requests are what a pod of the workload asks for. Where it has none that is what its template says, with the defaults that a
+// LimitRange gives to containers without.
 func (w *workload) requests(in Input) corev1.ResourceList {
+	if w.made != nil {
+		return w.made.Requests
+	}
 	out := w.shape.Requests.DeepCopy()
 	if out == nil {
 		out = corev1.ResourceList{}
@@ -213,7 +221,7 @@ func add(to, more corev1.ResourceList) {
 }
 
 func amounts(l corev1.ResourceList) string {
-	return "cpu " + l.Cpu().String() + ", memory " + l.Memory().String()
+	return fmt.Sprintf("cpu %s, memory %dMi", l.Cpu(), l.Memory().Value()>>20)
 }
 
 // largestRoom names the type with the most CPU.

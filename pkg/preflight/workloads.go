@@ -28,6 +28,7 @@ type workload struct {
 	kind, namespace, name string
 	controller            *inventory.Controller // nil where nobody reads its kind: a custom resource, a bare pod
 	shape                 *inventory.Shape      // of one of its pods, else of its template; never nil
+	made                  *inventory.Shape      // of one of its pods, nil without
 	pods                  []moving              // those that have to leave their nodes
 	pools                 []string              // whose legacy nodes it has pods on, in order
 	staying               int                   // its pods on nodes that stay
@@ -133,8 +134,8 @@ func (w *workload) add(p *inventory.Pod, pools map[string]string, budgets budget
 	if legacy && !ofDaemonSet(p) {
 		w.pods = append(w.pods, moving{Pod: p, pool: pool, budgets: budgets.of(p)})
 	}
-	if w.shape == nil {
-		w.shape = p.Shape
+	if w.made == nil {
+		w.made = p.Shape
 	}
 }
 
@@ -142,6 +143,7 @@ func (w *workload) add(p *inventory.Pod, pools map[string]string, budgets budget
 // replaces the template's (Kubernetes, "DaemonSet"), so there the template counts.
 func (w *workload) settle() {
 	slices.Sort(w.pools)
+	w.shape = w.made
 	if w.controller != nil && w.controller.Shape != nil && (w.shape == nil || w.kind == kindDaemonSet) {
 		w.shape = w.controller.Shape
 	}
