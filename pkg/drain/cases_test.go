@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -358,6 +359,80 @@ func TestHoldsUntilTheTimeIsOver(t *testing.T) {
 	s.check("the time is over, and nothing is said of the annotation", got, 4, []string{"other-jobs", "waiting", "working"}, append(held[:1:1], going("other-jobs", "waiting")...)...)
 	got = s.passes(cluster.Client, inventory.DrainAllowance{Jobs: true, DoNotDisrupt: inventory.Objects{"pod/" + s.namespace + "/annotated"}})
 	s.check("the user said so", got, 4, []string{"annotated", "other-jobs", "waiting", "working"}, going("other-jobs", "waiting", "working")...)
+}
+
+func TestWorkload(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"Deployment":  {"through its ReplicaSet", func(p *corev1.Pod) { p.Labels["pod-template-hash"] = "1" }, "deployment/shop/web"},
+		"ReplicaSet":  {"one that nobody owns has no hash", func(*corev1.Pod) {}, "replicaset/shop/web-1"},
+		"OtherHash":   {"a label that somebody copied", func(p *corev1.Pod) { p.Labels["pod-template-hash"] = "2" }, "replicaset/shop/web-1"},
+		"StatefulSet": {"directly", ownedBy("apps/v1", "StatefulSet"), "statefulset/shop/web-1"},
+		"Bare":        {"nobody", bare, ""},
+	}
+	for name, tc := range cases {
+		if got := workload(pod("a", tc.change)); got != tc.want {
+			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
+		}
+	}
+	annotated := view{now: now}.waits(pod("a", annotated(safeToEvict, "false"), cases["Deployment"].change), inventory.DrainAllowance{})
+	if annotated == nil || !(inventory.DrainAllowance{DoNotDisrupt: inventory.Objects{"deployment/shop/web"}}).Allows(*annotated) {
+		t.Errorf("who accepts the finding about the workload means its pods: %+v", annotated)
+	}
+}
+
+// TestCase_C098_ADrainAsksLittle: what a look and a pass cost does not grow with the pods, and a throttled API server is left alone.
+func TestCase_C098_ADrainAsksLittle(t *testing.T) {
+	objects := []client.Object{begunNode("old"), budget("web", 0)}
+	for i := range 60 {
+		objects = append(objects, pod(fmt.Sprintf("web-%02d", i)))
+	}
+	asked := map[string]int{}
+	answer := error(noRoomAnswer())
+	funcs := evictions(new([]policyv1.Eviction), func(string) error { asked["evict"]++; return answer })
+	funcs.Get = func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		asked[fmt.Sprintf("get %T", o)]++
+		return c.Get(ctx, k, o, opts...)
+	}
+	funcs.List = func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+		asked[fmt.Sprintf("list %T", l)]++
+		return c.List(ctx, l, opts...)
+	}
+	at := now
+	c := faked(funcs, objects...)
+	d := New(c, c, func() time.Time { return at })
+	steps := []struct {
+		reason string
+		act    func() error
+		want   map[string]int
+	}{
+		{"a look lists the node's pods once", func() error { _, err := d.State(t.Context(), "old"); return err },
+			map[string]int{"get *v1.Node": 1, "list *v1.PodList": 1}},
+		{"a pass asks a full budget once", func() error { _, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{}); return err },
+			map[string]int{"get *v1.Node": 1, "list *v1.PodList": 1, "list *v1.PodDisruptionBudgetList": 1, "evict": 1}},
+		{"throttling is no failure, and ends the pass", func() error {
+			answer = apierrors.NewTooManyRequests("busy", 30)
+			_, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{})
+			return err
+		}, map[string]int{"get *v1.Node": 1, "list *v1.PodList": 1, "list *v1.PodDisruptionBudgetList": 1, "evict": 1}},
+		{"until it is over nothing is asked", func() error {
+			at = at.Add(29 * time.Second)
+			_, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{})
+			return err
+		}, map[string]int{"get *v1.Node": 1, "list *v1.PodList": 1}},
+	}
+	for _, step := range steps {
+		clear(asked)
+		if err := step.act(); err != nil {
+			t.Fatalf("%s: %v", step.reason, err)
+		}
+		if diff := cmp.Diff(step.want, asked); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", step.reason, diff)
+		}
+	}
 }
 
 func TestTiers(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
-var ignoreMessages = cmpopts.IgnoreFields(inventory.BlockedPod{}, "Message")
+var ignoreMessages = cmpopts.IgnoreFields(inventory.BlockedPod{}, "Message", "Workload")
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "shop", Name: name}

@@ -204,5 +204,19 @@ func doNotDisrupt(pod *corev1.Pod, now time.Time) string {
 }
 
 func blocked(pod *corev1.Pod, reason inventory.BlockReason, message string) *inventory.BlockedPod {
-	return &inventory.BlockedPod{Pod: client.ObjectKeyFromObject(pod), Reason: reason, Message: message}
+	return &inventory.BlockedPod{Pod: client.ObjectKeyFromObject(pod), Workload: workload(pod), Reason: reason, Message: message}
+}
+
+// workload is the pod's controller as the preflight names it. A Deployment owns its pods through ReplicaSets, which are named after it and
+// the hash of its template.
+func workload(pod *corev1.Pod) string {
+	controller := metav1.GetControllerOf(pod)
+	if controller == nil {
+		return ""
+	}
+	kind, name := controller.Kind, controller.Name
+	if hash := pod.Labels["pod-template-hash"]; kind == "ReplicaSet" && hash != "" && strings.HasSuffix(name, "-"+hash) {
+		kind, name = "Deployment", strings.TrimSuffix(name, "-"+hash)
+	}
+	return strings.ToLower(kind) + "/" + pod.Namespace + "/" + name
 }
