@@ -150,6 +150,26 @@ func (nodeGroups) List(context.Context, ...string) ([]inventory.NodeGroup, error
 	return []inventory.NodeGroup{group("system"), group("general")}, nil
 }
 
+func (nodeGroups) Surroundings(context.Context, inventory.Cluster, []inventory.NodeGroup) (inventory.Surroundings, error) {
+	return inventory.Surroundings{}, nil
+}
+
+func (nodeGroups) SecurityGroups(context.Context) ([]inventory.SecurityGroup, error) {
+	return []inventory.SecurityGroup{{ID: "sg-cluster"}}, nil
+}
+
+// Families: EC2 has a c5a.xlarge, and nothing of any other family.
+func (nodeGroups) Families(_ context.Context, names []string) ([]inventory.InstanceFamily, error) {
+	out := make([]inventory.InstanceFamily, len(names))
+	for i, name := range names {
+		out[i].Name = name
+		if name == "c5a" {
+			out[i].Types = []inventory.InstanceType{{Name: "c5a.xlarge", Architecture: "amd64", VCPUs: 4, MemoryMiB: 8192}}
+		}
+	}
+	return out, nil
+}
+
 func group(name string) inventory.NodeGroup {
 	return inventory.NodeGroup{
 		Name: name, AutoScalingGroup: name, Min: 0, Max: 4, Desired: 2, Subnets: []string{"subnet-1"}, Zones: []string{"us-east-1a"},

@@ -295,6 +295,60 @@ func TestPlanOfAMigrationThatHasBegun(t *testing.T) {
 	}
 }
 
+// The types of a family that the user names are in the NodePool, with their prices, and a family that adds none is said.
+func TestPlanOfMoreInstanceTypes(t *testing.T) {
+	file := func(families string) string {
+		return "apiVersion: castoff.sh/v1alpha1\nkind: Migration\nmetadata: {name: prod}\nspec:\n  clusterName: prod\n  home: {nodeGroup: system}\n  pools: [{name: general, nodeGroups: [general]" + families + "}]\n"
+	}
+	cases := map[string]struct {
+		reason, families string
+		want             []string
+		says             string
+	}{
+		"None":     {"exactly the group's own", "", []string{"c5.xlarge"}, ""},
+		"Family":   {"the cheaper one is counted with", ", instanceFamilies: [c5a]", []string{"c5.xlarge", "c5a.xlarge"}, ""},
+		"NoFamily": {"EC2 does not know it", ", instanceFamilies: [c55]", []string{"c5.xlarge"}, "It adds no instance type to the pool: EC2 has no such family in this region."},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := world(t)
+			out, err := run(t, c, observer(c, c5Groups{}), file(tc.families), "plan", "-f", "-", "-o", "json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var d document
+			if err := json.Unmarshal([]byte(out), &d); err != nil {
+				t.Fatal(err)
+			}
+			var types []string
+			for _, kind := range d.Pools[0].Types {
+				types = append(types, kind.Name)
+				if kind.OnDemand == 0 {
+					t.Errorf("%s: %s has no price", tc.reason, kind.Name)
+				}
+			}
+			if !slices.Equal(types, tc.want) || !strings.Contains(out, tc.says) {
+				t.Errorf("%s: types %v, want %v\n%s", tc.reason, types, tc.want, out)
+			}
+			if d.Cost == nil || d.Cost.After.USD() > d.Cost.Today.USD() {
+				t.Errorf("%s: cost %+v", tc.reason, d.Cost)
+			}
+		})
+	}
+}
+
+// c5Groups are groups of c5.xlarge.
+type c5Groups struct{ nodeGroups }
+
+func (c5Groups) List(context.Context, ...string) ([]inventory.NodeGroup, error) {
+	groups := []inventory.NodeGroup{group("system"), group("general")}
+	for i := range groups {
+		groups[i].LaunchTemplate.InstanceType, groups[i].Instances[0].Type = "c5.xlarge", "c5.xlarge"
+		groups[i].Types = []inventory.InstanceType{{Name: "c5.xlarge", Architecture: "amd64", VCPUs: 4, MemoryMiB: 8192}}
+	}
+	return groups, nil
+}
+
 func TestManifest(t *testing.T) {
 	got, err := manifest(map[string]any{"kind": "X", "metadata": map[string]any{"name": "x", "creationTimestamp": nil}, "status": map[string]any{"a": 1},
 		"spec": map[string]any{"zero": 0, "no": false, "empty": "", "none": nil, "nested": map[string]any{"none": nil}, "list": []any{}}})
