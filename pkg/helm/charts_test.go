@@ -41,11 +41,16 @@ func rendered(t *testing.T, r Release) []runtime.Object {
 	if err != nil {
 		t.Fatalf("rendering %s: %v", r, err)
 	}
+	return decoded(t, manifest)
+}
+
+func decoded(t *testing.T, manifest string) []runtime.Object {
+	t.Helper()
 	var objects []runtime.Object
 	for _, document := range strings.Split(manifest, "---\n")[1:] {
 		object, _, err := strictDecoder.Decode([]byte(document), nil, nil)
 		if err != nil {
-			t.Fatalf("decoding an object of %s: %v\n%s", r, err, document)
+			t.Fatalf("decoding an object: %v\n%s", err, document)
 		}
 		objects = append(objects, object)
 	}
@@ -378,13 +383,13 @@ func TestCastoffEnvironment(t *testing.T) {
 		"Set": {
 			reason: "each of them can be set",
 			values: map[string]any{
-				"leaderElection": false, "aws": map[string]any{"region": "eu-west-1"}, "metrics": map[string]any{"port": 9090},
+				"leaderElection": false, "aws": map[string]any{"region": "eu-west-1", "rolesPermissionsBoundary": "arn:aws:iam::123456789012:policy/platform-boundary"}, "metrics": map[string]any{"port": 9090},
 				"image":  map[string]any{"repository": "r.example/m", "tag": "2"},
 				"engine": map[string]any{"namespace": "karpenter", "image": map[string]any{"repository": "r.example/p", "tag": "3"}},
 			},
 			want: map[string]string{
 				"POD_NAME": "$(metadata.name)", "POD_NAMESPACE": "$(metadata.namespace)", "METRICS_PORT": "9090", "HEALTH_PROBE_PORT": "8081",
-				"LEADER_ELECTION": "false", "ENGINE_NAMESPACE": "karpenter", "AWS_REGION": "eu-west-1",
+				"LEADER_ELECTION": "false", "ENGINE_NAMESPACE": "karpenter", "AWS_REGION": "eu-west-1", "ROLES_PERMISSIONS_BOUNDARY": "arn:aws:iam::123456789012:policy/platform-boundary",
 				"ENGINE_IMAGE": "r.example/p:3", "MANAGER_IMAGE": "r.example/m:2",
 			},
 		},

@@ -629,13 +629,23 @@ func TestUpstreamTakesOver(t *testing.T) {
 	}
 }
 
+// upstreamChart is Karpenter's own chart, but for the definitions in its packages.
 func upstreamChart(t *testing.T) fs.FS {
+	t.Helper()
+	root, err := fs.Sub(upstreamCharts(t), "karpenter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func upstreamCharts(t *testing.T) fs.FS {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/karpenter-provider-aws").Output()
 	if err != nil {
 		t.Fatalf("finding Karpenter's module: %v", err)
 	}
-	return os.DirFS(filepath.Join(strings.TrimSpace(string(out)), "charts", "karpenter"))
+	return os.DirFS(filepath.Join(strings.TrimSpace(string(out)), "charts"))
 }
 
 // TestSmallRights: castoff under its own ServiceAccount cannot do what it never needs to.

@@ -53,6 +53,9 @@ type CRD struct {
 	Adopted bool
 	// Established says that the API server serves it.
 	Established bool
+	// Dropped are versions in which objects may be stored and that the engine's definition does not have: the API server refuses a
+	// definition without them (Kubernetes, "Versions in CustomResourceDefinitions").
+	Dropped []string
 }
 
 // Made says that castoff made it, in whatever version, and nobody took it over: RemoveCRDs would take it away.
@@ -156,6 +159,11 @@ func classifyCRD(want, got *apiextensionsv1.CustomResourceDefinition) CRD {
 		return state
 	}
 	state.Established = established(got)
+	for _, stored := range got.Status.StoredVersions {
+		if !slices.ContainsFunc(want.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == stored }) {
+			state.Dropped = append(state.Dropped, stored)
+		}
+	}
 	ours := got.Labels[managedBy] == fieldManager && got.Annotations[helmName] == ""
 	if !ours {
 		state.Owner = owner(got)

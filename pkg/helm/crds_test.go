@@ -75,6 +75,11 @@ func TestClassifyCRD(t *testing.T) {
 		{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue}, {Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
 	}
 	helms := map[string]string{helmName: "karpenter-crd", helmNamespace: "kube-system"}
+	stored := func(name string, versions ...string) *apiextensionsv1.CustomResourceDefinition {
+		out := crd(name, nil, helms)
+		out.Status.StoredVersions = versions
+		return out
+	}
 
 	cases := map[string]struct {
 		reason string
@@ -96,6 +101,16 @@ func TestClassifyCRD(t *testing.T) {
 		"TakenOverAndTheSame": {
 			reason: "Helm's now, and what the engine needs: not castoff's to delete",
 			got:    crd("v1", castoffs, map[string]string{crdDigest: "new", helmName: "karpenter-crd", helmNamespace: "kube-system"}),
+			want:   CRD{Status: CRDCurrent, Owner: "Helm release kube-system/karpenter-crd"},
+		},
+		"StoredBeta": {
+			reason: "objects were stored in a version that the wanted definition does not have",
+			got:    stored("v1beta1", "v1alpha5", "v1beta1", "v1"),
+			want:   CRD{Status: CRDForeign, Owner: "Helm release kube-system/karpenter-crd", Dropped: []string{"v1alpha5", "v1beta1"}},
+		},
+		"StoredAnew": {
+			reason: "only the version that it has",
+			got:    stored("v1", "v1"),
 			want:   CRD{Status: CRDCurrent, Owner: "Helm release kube-system/karpenter-crd"},
 		},
 		"TakenOver": {

@@ -18,6 +18,7 @@ import (
 	"helm.sh/helm/v3/pkg/registry"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
@@ -79,8 +80,11 @@ func pull(ctx context.Context, c RemoteChart) ([]byte, error) {
 	}
 	failed := &PullError{Chart: c.String(), Err: err}
 	var answer *errcode.ErrorResponse
-	if errors.As(err, &answer) {
+	switch {
+	case errors.As(err, &answer):
 		failed.Status = answer.StatusCode
+	case errors.Is(err, errdef.ErrNotFound):
+		failed.Status = http.StatusNotFound
 	}
 	return nil, failed
 }
