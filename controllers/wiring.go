@@ -135,7 +135,7 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 				Forget: forgetting(w.Cache),
 			}),
 			Releases:  releases,
-			Drainer:   drain.New(w.Client, w.Live, w.Clock),
+			Drainer:   drain.New(w.Client, w.Live, w.Clock).WithRoom(drain.Room{Namespace: w.Namespace, Image: w.ManagerImage, Args: []string{"pause"}}),
 			Snapshots: snapshot.New(w.Client, w.Live, w.Namespace),
 		},
 	}, nil

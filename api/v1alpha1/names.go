@@ -9,6 +9,12 @@ const (
 	LabelScaler = "castoff.sh/scaler"
 	// LabelPlaceholder marks castoff's own capacity placeholders, which belong to no workload.
 	LabelPlaceholder = "castoff.sh/placeholder"
+	// LabelPlaceholderPod on a placeholder is the UID of the pod that it stands for; LabelPlaceholderGroup is the same on placeholders
+	// of pods that are alike.
+	LabelPlaceholderPod   = "castoff.sh/placeholder-pod"
+	LabelPlaceholderGroup = "castoff.sh/placeholder-group"
+	// AnnotationPlaceholderNode on a placeholder is the legacy node whose pod it stands for.
+	AnnotationPlaceholderNode = "castoff.sh/placeholder-node"
 	// LabelCanary marks the NodePools, nodes and pods of the canary, by pool.
 	LabelCanary = "castoff.sh/canary"
 	// LabelCluster names the cluster on what castoff makes for it.
@@ -22,6 +28,8 @@ const (
 	AnnotationCordonedBy = "castoff.sh/cordoned-by"
 	// AnnotationDraining says that castoff began to drain the node; its value is the RFC 3339 time.
 	AnnotationDraining = "castoff.sh/draining-since"
+	// AnnotationWarmed on a legacy node says that placeholders were made for its pods; its value is the RFC 3339 time.
+	AnnotationWarmed = "castoff.sh/warmed-at"
 	// AnnotationExcludedBy says that castoff took the node out of load balancers (node.kubernetes.io/exclude-from-external-load-balancers).
 	AnnotationExcludedBy = "castoff.sh/excluded-by"
 	// AnnotationRestoredFrom on a node that came back for the way back names the recorded node whose labels, taints and cordon it got.
@@ -53,6 +61,10 @@ const (
 // AnnotationTargetHash on a NodePool or EC2NodeClass is the hash of what castoff last wrote there. A user's later edit is
 // left alone; only a new target is written.
 const AnnotationTargetHash = "castoff.sh/target-hash"
+
+// PlaceholderPriorityClass is the PriorityClass of placeholders, which castoff's chart brings: every pod comes before them, and they
+// preempt none.
+const PlaceholderPriorityClass = "castoff-placeholder"
 
 // LeaseIdentity is the holder castoff writes into Cluster Autoscaler's leader-election Lease.
 const LeaseIdentity = "castoff"

@@ -11,6 +11,7 @@ import (
 	"text/template"
 
 	"github.com/castoff-sh/castoff/e2e/bridge"
+	"github.com/castoff-sh/castoff/e2e/runner"
 )
 
 // What a pod says about how it is played. All values are Go durations ("7s") but for ShutdownGrace.
@@ -59,7 +60,7 @@ func kwokConfig(c Config) (string, error) {
 }
 
 // foreignExpression is a jq expression, fit for YAML's single quotes, that is true for pods without a container of the
-// image repositories given.
+// image repositories given, and for idle ones.
 func foreignExpression(repositories []string) (string, error) {
 	if len(repositories) == 0 {
 		return "true", nil
@@ -72,6 +73,6 @@ func foreignExpression(repositories []string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("quote image names: %w", err)
 	}
-	expression := fmt.Sprintf("[.spec.containers[].image | test(%s)] | any | not", pattern)
+	expression := fmt.Sprintf("([.spec.containers[].image | test(%s)] | any | not) or (.metadata.labels // {} | has(%q))", pattern, runner.Idle)
 	return strings.ReplaceAll(expression, "'", "''"), nil
 }

@@ -80,8 +80,14 @@ func New(config Config) *Runner {
 	}
 }
 
-// Runs tells whether a pod is the runner's: one of its containers has an image it knows.
+// Idle is the label of castoff's placeholders. They do nothing but take room, by the thousand: kwok plays them.
+const Idle = "castoff.sh/placeholder"
+
+// Runs tells whether a pod is the runner's: one of its containers has an image it knows, and it is not idle.
 func (r *Runner) Runs(pod *corev1.Pod) bool {
+	if _, idle := pod.Labels[Idle]; idle {
+		return false
+	}
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		_, known := r.binary(c.Image)
 		return known

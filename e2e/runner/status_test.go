@@ -21,15 +21,17 @@ func TestRuns(t *testing.T) {
 	r := New(Config{Images: map[string]string{image: "/bin/manager"}})
 	for name, tc := range map[string]struct {
 		images []string
+		labels map[string]string
 		want   bool
 	}{
-		"Known":        {[]string{image + ":v1"}, true},
-		"Unknown":      {[]string{"example.com/shop"}, false},
-		"KnownSidecar": {[]string{"example.com/shop", image}, true},
-		"Prefix":       {[]string{image + "-other"}, false},
+		"Known":        {[]string{image + ":v1"}, nil, true},
+		"Unknown":      {[]string{"example.com/shop"}, nil, false},
+		"KnownSidecar": {[]string{"example.com/shop", image}, nil, true},
+		"Prefix":       {[]string{image + "-other"}, nil, false},
+		"Idle":         {[]string{image}, map[string]string{Idle: "general"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels}}
 			for _, i := range tc.images {
 				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Image: i})
 			}

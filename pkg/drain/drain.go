@@ -19,6 +19,7 @@ type Drainer struct {
 	client client.Client
 	live   client.Reader
 	clock  func() time.Time
+	room   Room
 
 	mu sync.Mutex
 	// notBefore is until when the API server asked to be left alone.
@@ -75,6 +76,11 @@ func (d *Drainer) Pass(ctx context.Context, node string, allow inventory.DrainAl
 		return state, err
 	}
 	state.Evictable = len(pods.leaving)
+	if warmed(object) {
+		if err := d.dropMoved(ctx, node, pods.leaving); err != nil {
+			return state, err
+		}
+	}
 	p := d.newPass(object, allow)
 	for _, pod := range first(pods.leaving) {
 		gone, reason, err := p.step(ctx, pod)

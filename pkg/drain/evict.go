@@ -84,6 +84,9 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (gone bool, reason *i
 		reason = p.noRoom(pod, matching)
 	} else {
 		err = p.client.SubResource("eviction").Create(ctx, pod, eviction(pod))
+		if err == nil && warmed(p.node) {
+			return false, nil, p.drop(ctx, placeholderName(pod.UID)) // its successor is Pending already: the room is for that one
+		}
 		gone, reason, err = p.answer(pod, matching, err)
 	}
 	if reason != nil && p.allow.Overrides(*reason) {

@@ -1,0 +1,274 @@
+package drain
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
+)
+
+// Room is where placeholders live and what they run.
+type Room struct {
+	// Namespace is castoff's own: nothing of the user's selects pods there.
+	Namespace string
+	// Image and Args wait until they are told to end.
+	Image string
+	Args  []string
+}
+
+// nonRoot is the user and group that distroless images call nonroot.
+const nonRoot = 65532
+
+// WithRoom says where placeholders live. Without it none is made.
+func (d *Drainer) WithRoom(r Room) *Drainer {
+	d.room = r
+	return d
+}
+
+// Placeholders lists castoff's placeholders, of all nodes.
+func (d *Drainer) Placeholders(ctx context.Context) ([]inventory.Placeholder, error) {
+	pods, err := d.placeholders(ctx, client.HasLabels{v1alpha1.LabelPlaceholder})
+	if err != nil {
+		return nil, err
+	}
+	var out []inventory.Placeholder
+	for i := range pods {
+		if p := &pods[i]; p.DeletionTimestamp == nil {
+			out = append(out, placeholderOf(p))
+		}
+	}
+	return out, nil
+}
+
+func (d *Drainer) placeholders(ctx context.Context, which client.ListOption) ([]corev1.Pod, error) {
+	var all []corev1.Pod
+	for token := ""; ; {
+		page := new(corev1.PodList)
+		if err := d.live.List(ctx, page, client.InNamespace(d.room.Namespace), which, client.Limit(pageSize), client.Continue(token)); err != nil {
+			return nil, kubeapi.Wrap(err, "list", "pods", "in "+d.room.Namespace)
+		}
+		all = append(all, page.Items...)
+		if token = page.Continue; token == "" {
+			return all, nil
+		}
+	}
+}
+
+func placeholderOf(p *corev1.Pod) inventory.Placeholder {
+	out := inventory.Placeholder{
+		Name: p.Name, Pool: p.Labels[v1alpha1.LabelPlaceholder], Node: p.Annotations[v1alpha1.AnnotationPlaceholderNode],
+		Pod: types.UID(p.Labels[v1alpha1.LabelPlaceholderPod]), On: p.Spec.NodeName, Ready: ready(p), Created: p.CreationTimestamp.Time,
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+			out.Message = c.Message
+		}
+	}
+	return out
+}
+
+// Warm makes a placeholder for every pod of the node that may be evicted, so that Karpenter launches what they will need before the
+// first of them goes, and then notes on the node that it did. What is there already stays; a node that is gone needs no room.
+func (d *Drainer) Warm(ctx context.Context, node, pool string, owner metav1.OwnerReference) error {
+	object, err := d.node(ctx, node)
+	if err != nil || object == nil {
+		return err
+	}
+	pods, err := d.pods(ctx, node)
+	if err != nil {
+		return err
+	}
+	at := view{now: d.clock(), silent: silentSince(object)}
+	for i := range pods.leaving {
+		pod := &pods.leaving[i]
+		if at.waits(pod, inventory.DrainAllowance{}) != nil || windows(pod) {
+			continue
+		}
+		want := d.room.placeholder(pod, object, pool, owner)
+		if err := client.IgnoreAlreadyExists(d.client.Create(ctx, want)); err != nil {
+			return kubeapi.Wrap(err, "create", "pods", want.Namespace+"/"+want.Name)
+		}
+	}
+	return d.patch(ctx, node, func(n *corev1.Node) {
+		if !warmed(n) {
+			n.Annotations = with(n.Annotations, v1alpha1.AnnotationWarmed, d.clock().UTC().Format(time.RFC3339))
+		}
+	})
+}
+
+// warmed says that placeholders were made for the node's pods.
+func warmed(n *corev1.Node) bool { return n.Annotations[v1alpha1.AnnotationWarmed] != "" }
+
+// Drop deletes placeholders. What is gone already is fine, and what is no placeholder is left alone.
+func (d *Drainer) Drop(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := d.drop(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop gives the room free at once: a placeholder has nothing to finish.
+func (d *Drainer) drop(ctx context.Context, name string) error {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.room.Namespace, Name: name}}
+	err := client.IgnoreNotFound(d.client.Delete(ctx, p, client.GracePeriodSeconds(0)))
+	return kubeapi.Wrap(err, "delete", "pods", d.room.Namespace+"/"+name)
+}
+
+// dropMoved deletes the placeholders of the node whose pods have left it: those that were evicted in an earlier pass whose answer was
+// lost, and those that went by themselves.
+func (d *Drainer) dropMoved(ctx context.Context, node string, pods []corev1.Pod) error {
+	all, err := d.Placeholders(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		here := slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == p.Pod && pod.DeletionTimestamp == nil })
+		if p.Node == node && !here {
+			if err := d.drop(ctx, p.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// placeholderName is the same for the same pod, so that it is made once.
+func placeholderName(pod types.UID) string { return "placeholder-" + string(pod) }
+
+// windows pods get none: castoff's image does not run there.
+func windows(pod *corev1.Pod) bool {
+	return pod.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) || (pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows)
+}
+
+// placeholder has the pod's shape: what it requests and where it may run. No label of the user's is on it, so that no ReplicaSet,
+// Service or PodDisruptionBudget takes it for one of its own.
+func (r Room) placeholder(pod *corev1.Pod, node *corev1.Node, pool string, owner metav1.OwnerReference) *corev1.Pod {
+	group := groupOf(pod)
+	own := map[string]string{
+		v1alpha1.LabelPlaceholder: pool, v1alpha1.LabelPlaceholderPod: string(pod.UID), v1alpha1.LabelPlaceholderGroup: group,
+		v1alpha1.LabelMigration: string(owner.UID),
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Namespace, Name: placeholderName(pod.UID), Labels: own,
+			Annotations:     map[string]string{v1alpha1.AnnotationPlaceholderNode: node.Name}, // a node's name may be too long for a label
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Spec: corev1.PodSpec{
+			NodeSelector:                  pod.Spec.NodeSelector,
+			Affinity:                      affinityOf(pod, node, group),
+			Tolerations:                   pod.Spec.Tolerations,
+			TopologySpreadConstraints:     spreadOf(pod, group),
+			PriorityClassName:             v1alpha1.PlaceholderPriorityClass,
+			AutomountServiceAccountToken:  ptr.To(false),
+			EnableServiceLinks:            ptr.To(false),
+			TerminationGracePeriodSeconds: ptr.To[int64](0), // 15 seconds of grace delayed the moved pod by 16
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nonRoot), RunAsGroup: ptr.To[int64](nonRoot),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: "placeholder", Image: r.Image, Args: r.Args, Resources: corev1.ResourceRequirements{Requests: resource.PodRequests(pod, resource.PodResourcesOptions{})},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
+}
+
+// groupOf names the pods that are alike: those of one controller, as far as spread and anti-affinity among themselves go.
+func groupOf(pod *corev1.Pod) string {
+	if c := metav1.GetControllerOf(pod); c != nil {
+		return string(c.UID)
+	}
+	return string(pod.UID)
+}
+
+// affinityOf asks for one of Karpenter's nodes, where the pod itself may run: legacy nodes have room that is of no use. A pod with a
+// volume of one zone will be in that zone again.
+func affinityOf(pod *corev1.Pod, node *corev1.Node, group string) *corev1.Affinity {
+	terms := []corev1.NodeSelectorTerm{{}}
+	out := &corev1.Affinity{}
+	if a := pod.Spec.Affinity; a != nil {
+		if a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			terms = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.DeepCopy().NodeSelectorTerms
+		}
+		if a.PodAntiAffinity != nil {
+			out.PodAntiAffinity = apart(pod, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, group)
+		}
+	}
+	if out.PodAntiAffinity == nil && hasHostPort(pod) {
+		out.PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: alike(group)}}}
+	}
+	for i := range terms {
+		terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: karpv1.NodePoolLabelKey, Operator: corev1.NodeSelectorOpExists})
+		if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" && zonal(pod) {
+			terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}})
+		}
+	}
+	out.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}
+	return out
+}
+
+// apart keeps the placeholders of pods that keep apart from each other apart. What they keep away from besides is not known to be
+// where Karpenter launches, and is left to the pods themselves.
+func apart(pod *corev1.Pod, terms []corev1.PodAffinityTerm, group string) *corev1.PodAntiAffinity {
+	var out []corev1.PodAffinityTerm
+	for _, t := range terms {
+		if selects(t.LabelSelector, pod) {
+			out = append(out, corev1.PodAffinityTerm{TopologyKey: t.TopologyKey, LabelSelector: alike(group)})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: out}
+}
+
+// spreadOf spreads placeholders as their pods are spread.
+func spreadOf(pod *corev1.Pod, group string) []corev1.TopologySpreadConstraint {
+	var out []corev1.TopologySpreadConstraint
+	for _, c := range pod.Spec.TopologySpreadConstraints {
+		if selects(c.LabelSelector, pod) {
+			c := *c.DeepCopy()
+			c.LabelSelector, c.MatchLabelKeys = alike(group), nil
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func alike(group string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelPlaceholderGroup: group}}
+}
+
+// zonal says that the pod has a volume of its own, which most volumes keep in one zone.
+func zonal(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
+}
+
+func hasHostPort(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
+	})
+}
+
+func selects(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && s.Matches(labels.Set(pod.Labels))
+}

@@ -1,0 +1,23 @@
+package inventory
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Placeholder is a pod of castoff's own that keeps room on one of Karpenter's nodes for a pod that is about to move.
+type Placeholder struct {
+	Name string `json:"name"`
+	Pool string `json:"pool"`
+	// Node is the legacy node whose pod it stands for, Pod that pod's UID.
+	Node string    `json:"node"`
+	Pod  types.UID `json:"pod"`
+	// On is the node that has the room; empty while there is none.
+	On string `json:"on,omitempty"`
+	// Ready says that it runs: its node is there and takes pods.
+	Ready   bool      `json:"ready,omitempty"`
+	Created time.Time `json:"created"`
+	// Message says why it has no node yet, in the scheduler's words.
+	Message string `json:"message,omitempty"`
+}
