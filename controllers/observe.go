@@ -348,9 +348,23 @@ func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan
 		ClusterName: m.Spec.ClusterName, ClusterFound: true, Cluster: w.Cluster, Groups: w.Groups, Nodes: w.Nodes,
 		Autoscalers: w.Autoscalers, Engine: w.Engine, Identity: w.Identity, Permissions: permissions, Workloads: workloads,
 		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings,
-		Surroundings: surroundings, Strategy: m.Spec.Strategy,
+		Surroundings: surroundings, Strategy: m.Spec.Strategy, EngineVersion: engineVersion(m, w.Engine),
 	}, m.Spec.AcceptedRisks)
 	return nil
+}
+
+// engineVersion is the version of Karpenter that is to run; empty where one that is there does not tell.
+func engineVersion(m *v1alpha1.Migration, e inventory.Engine) string {
+	switch p := m.Spec.Provisioner; {
+	case p.Chart != nil:
+		return p.Chart.Version
+	case p.Source != v1alpha1.SourceExisting:
+		return preflight.BuiltInVersion
+	}
+	for _, k := range e.Others {
+		return k.Version
+	}
+	return ""
 }
 
 // permissionsFresh asks again soon while something is denied, so that a migration goes on by itself once it is granted.

@@ -222,6 +222,12 @@ func (o *Observer) observeCRDs(ctx context.Context, r helm.Release, e *inventory
 			e.CRDForeign = "CustomResourceDefinition " + c.Name + " belongs to " + c.Owner + " and differs from what this Karpenter needs. Remove that Karpenter, or hand the definition over."
 		}
 		e.CRDs = e.CRDs || c.Made()
+		if len(c.Dropped) > 0 {
+			if e.DroppedVersions == nil {
+				e.DroppedVersions = map[string][]string{}
+			}
+			e.DroppedVersions[c.Name] = c.Dropped
+		}
 		e.CRDsCurrent = e.CRDsCurrent && c.Status == helm.CRDCurrent && c.Established
 	}
 	return nil

@@ -16,6 +16,9 @@ const (
 	CheckStoredVersions    = "StoredVersions"
 )
 
+// BuiltInVersion is the version of the Karpenter that is part of castoff.
+const BuiltInVersion = "1.14.1"
+
 // version is major, minor and patch.
 type version [3]int
 
