@@ -3,6 +3,7 @@ package translate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 func (p *pool) limits() karpv1.Limits {
 	var cpus, mebibytes float64
 	for _, g := range p.groups {
+		p.noteUnknownTypes(g)
 		cpu, memory, ok := unit(g)
 		if !ok {
 			p.note(g, fmt.Sprintf("maxSize %d", g.Max), "A NodePool is limited by resources, not by a number of nodes, and what the group's instance types have is not known; none is set.",
@@ -32,6 +34,20 @@ func (p *pool) limits() karpv1.Limits {
 	return karpv1.Limits{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(math.Ceil(cpus)), resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(int64(math.Ceil(mebibytes))<<20, resource.BinarySI),
+	}
+}
+
+// noteUnknownTypes lists the types of a group that EC2 does not describe in the region: the group cannot launch them either. Where it
+// describes none of the group's, they were not asked about, or the limits say so.
+func (p *pool) noteUnknownTypes(g inventory.NodeGroup) {
+	if len(g.Types) == 0 {
+		return
+	}
+	for _, name := range typesOf(g) {
+		known := slices.ContainsFunc(g.Types, func(t inventory.InstanceType) bool { return t.Name == name })
+		if name != "" && !known {
+			p.note(g, "instance type "+name, "EC2 does not know it in this region: neither the group nor Karpenter can launch one.", "Take it out of the group, or correct its name.")
+		}
 	}
 }
 
