@@ -51,6 +51,8 @@ type Observer struct {
 	NodeGroupsOf func(cluster string) NodeGroups
 	// Engine is how the built-in engine is installed; cluster, queue and home are filled in.
 	Engine helm.Engine
+	// RolesBoundary is the ARN of the permissions boundary of the roles that castoff makes; empty: none.
+	RolesBoundary string
 
 	name, home   string // what the memos are about
 	provisioner  v1alpha1.Provisioner
@@ -122,7 +124,7 @@ func (o *Observer) Observe(ctx context.Context, m *v1alpha1.Migration) (plan.Wor
 	} else if err != nil {
 		return w, err
 	}
-	w.Cluster.Provided = inventory.ProvidedBy(m.Spec.Provisioner)
+	w.Cluster.Provided, w.Cluster.RolesBoundary = inventory.ProvidedBy(m.Spec.Provisioner), o.RolesBoundary
 	if err := o.observeBase(ctx, m, &w); err != nil {
 		return w, err
 	}

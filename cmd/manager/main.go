@@ -92,6 +92,7 @@ func serve(ctx context.Context, mgr manager.Manager, namespace string) error {
 	if err != nil {
 		return err
 	}
+	observer.RolesBoundary = env("ROLES_PERMISSIONS_BOUNDARY", "")
 	r := &controllers.Reconciler{
 		Observer: observer, Recorder: mgr.GetEventRecorder("castoff"), Options: controllers.Options{Namespace: namespace},
 	}
