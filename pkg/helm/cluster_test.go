@@ -588,47 +588,6 @@ func allCurrentAndEstablished(ctx context.Context, helm *Client) (bool, error) {
 	return len(crds) == 5, err
 }
 
-// TestUpstreamTakesOver: what the names are chosen for. Upstream's own chart, as its module ships it, upgrades castoff's release,
-// and the Deployment, the one object whose loss would be felt, is the same one afterwards.
-func TestUpstreamTakesOver(t *testing.T) {
-	c := startCluster(t)
-	c.installCastoff(t)
-	ctx, engine := context.Background(), engineRelease()
-	if _, err := helmAs(t, c.castoff).Apply(ctx, engine); err != nil {
-		t.Fatal(err)
-	}
-	uid := get(t, c, "kube-system", "karpenter", &appsv1.Deployment{}).UID
-
-	helm := helmAs(t, c.admin)
-	p, err := prepare(Release{
-		Name: "karpenter", Namespace: "kube-system", Chart: upstreamChart(t),
-		Values: map[string]any{"settings": map[string]any{"clusterName": "harbor", "interruptionQueue": "harbor"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := helm.configuration("kube-system")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := upgrade(ctx, cfg, p); err != nil { // what `helm upgrade karpenter oci://…` does
-		t.Fatalf("upstream's chart cannot take the release over: %v", err)
-	}
-	after := get(t, c, "kube-system", "karpenter", &appsv1.Deployment{})
-	if after.UID != uid {
-		t.Error("the Deployment was replaced, not upgraded")
-	}
-	if got := after.Spec.Template.Spec.Containers; len(got) != 1 || !strings.HasPrefix(got[0].Image, "public.ecr.aws/karpenter/controller:") {
-		t.Errorf("containers after the take-over: %v", got)
-	}
-	get(t, c, "", "karpenter-core", &rbacv1.ClusterRoleBinding{})
-
-	state, err := helmAs(t, c.castoff).Observe(ctx, engine)
-	if err != nil || state.Status != Foreign || !strings.Contains(state.Owner, "kube-system/karpenter of chart karpenter") {
-		t.Errorf("observed %+v, %v; want Foreign: castoff lets go of it", state, err)
-	}
-}
-
 // upstreamChart is Karpenter's own chart, but for the definitions in its packages.
 func upstreamChart(t *testing.T) fs.FS {
 	t.Helper()
