@@ -106,6 +106,7 @@ func (o *Observer) eachPod(ctx context.Context, visit func(*corev1.Pod), opts ..
 type workloadReader struct {
 	live   client.Reader
 	shapes *interner
+	scopes []scope // of out.Webhooks, in their order
 	out    inventory.Workloads
 }
 
@@ -216,7 +217,7 @@ func (r *workloadReader) autoscalers(ctx context.Context) error {
 func (r *workloadReader) webhooks(ctx context.Context) error {
 	err := named("ValidatingWebhookConfigurations", each(ctx, r.live, &admissionv1.ValidatingWebhookConfigurationList{}, func(c *admissionv1.ValidatingWebhookConfiguration) {
 		for _, w := range c.Webhooks {
-			r.webhook("validatingwebhookconfiguration/"+c.Name, w.Name, w.FailurePolicy, w.ClientConfig, w.Rules)
+			r.webhook("validatingwebhookconfiguration/"+c.Name, w.Name, w.FailurePolicy, w.ClientConfig, w.Rules, scope{w.NamespaceSelector, w.ObjectSelector})
 		}
 	}))
 	if err != nil {
@@ -224,7 +225,7 @@ func (r *workloadReader) webhooks(ctx context.Context) error {
 	}
 	err = named("MutatingWebhookConfigurations", each(ctx, r.live, &admissionv1.MutatingWebhookConfigurationList{}, func(c *admissionv1.MutatingWebhookConfiguration) {
 		for _, w := range c.Webhooks {
-			r.webhook("mutatingwebhookconfiguration/"+c.Name, w.Name, w.FailurePolicy, w.ClientConfig, w.Rules)
+			r.webhook("mutatingwebhookconfiguration/"+c.Name, w.Name, w.FailurePolicy, w.ClientConfig, w.Rules, scope{w.NamespaceSelector, w.ObjectSelector})
 		}
 	}))
 	if err != nil {
@@ -233,7 +234,7 @@ func (r *workloadReader) webhooks(ctx context.Context) error {
 	return r.selectors(ctx)
 }
 
-func (r *workloadReader) webhook(configuration, name string, policy *admissionv1.FailurePolicyType, to admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) {
+func (r *workloadReader) webhook(configuration, name string, policy *admissionv1.FailurePolicyType, to admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations, of scope) {
 	if to.Service == nil || policy != nil && *policy != admissionv1.Fail { // the API's default is Fail
 		return
 	}
@@ -241,6 +242,7 @@ func (r *workloadReader) webhook(configuration, name string, policy *admissionv1
 		Configuration: configuration, Name: name, Pods: aboutPods(rules),
 		Service: types.NamespacedName{Namespace: to.Service.Namespace, Name: to.Service.Name},
 	})
+	r.scopes = append(r.scopes, of)
 }
 
 // selectors asks for each Service once. One that is missing selects nothing: that its webhook always refuses is the check's to say.
@@ -256,6 +258,7 @@ func (r *workloadReader) selectors(ctx context.Context) error {
 			known[name] = s.Spec.Selector
 		}
 		r.out.Webhooks[i].Selector = known[name]
+		r.out.Webhooks[i].Own = r.out.Webhooks[i].Pods && r.scopes[i].covers(name.Namespace, known[name])
 	}
 	return nil
 }

@@ -230,11 +230,40 @@ func TestWebhooks(t *testing.T) {
 			var want []inventory.Webhook
 			for _, c := range []string{"validatingwebhookconfiguration/v", "mutatingwebhookconfiguration/m"} {
 				if !tc.none {
-					want = append(want, inventory.Webhook{Configuration: c, Name: "h", Service: types.NamespacedName{Namespace: "policy", Name: "hook"}, Selector: map[string]string{"app": "hook"}, Pods: tc.wantPods})
+					want = append(want, inventory.Webhook{Configuration: c, Name: "h", Service: types.NamespacedName{Namespace: "policy", Name: "hook"}, Selector: map[string]string{"app": "hook"}, Pods: tc.wantPods, Own: tc.wantPods})
 				}
 			}
 			if diff := cmp.Diff(want, got.Webhooks); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// A webhook that is asked about its own pods can never come back once the last of them is gone.
+func TestWebhookThatIsAskedAboutItsOwnPods(t *testing.T) {
+	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+	}
+	cases := map[string]struct {
+		reason string
+		scope  scope
+		want   bool
+	}{
+		"All":          {"no selector selects everything", scope{}, true},
+		"Empty":        {"nor does an empty one leave anything out", scope{&metav1.LabelSelector{}, &metav1.LabelSelector{}}, true},
+		"Excepted":     {"its own namespace is left out by name, as policy engines do it", scope{namespaces: expression(corev1.LabelMetadataName, metav1.LabelSelectorOpNotIn, "kube-system", "policy")}, false},
+		"OthersOnly":   {"others are left out", scope{namespaces: expression(corev1.LabelMetadataName, metav1.LabelSelectorOpNotIn, "kube-system")}, true},
+		"OptIn":        {"it is asked about namespaces that somebody opted in, as service meshes do it", scope{namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"istio-injection": "enabled"}}}, false},
+		"OptOut":       {"it is asked about all that nobody opted out", scope{namespaces: expression("injection", metav1.LabelSelectorOpNotIn, "disabled")}, true},
+		"OtherPods":    {"it is asked about pods of a label that its own do not have", scope{objects: &metav1.LabelSelector{MatchLabels: map[string]string{"inject": "yes"}}}, false},
+		"ItsOwnLabel":  {"or that they do", scope{objects: expression("app", metav1.LabelSelectorOpExists)}, true},
+		"NotASelector": {"what the API server would not take selects nothing", scope{objects: expression("app", "Like", "x")}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.scope.covers("policy", map[string]string{"app": "hook"}); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -237,4 +238,22 @@ func ofPods(rule string) bool {
 		return true
 	}
 	return sub == "*" || sub == "binding" || sub == "eviction"
+}
+
+// scope is what an admission webhook's selectors leave it to be asked about.
+type scope struct{ namespaces, objects *metav1.LabelSelector }
+
+// covers says whether a pod of that namespace with those labels is in the scope. Of the namespace's labels only the one that every
+// namespace has is known here; a webhook that asks for another is asked about those namespaces that somebody opted in.
+func (s scope) covers(namespace string, pod map[string]string) bool {
+	return matches(s.namespaces, map[string]string{corev1.LabelMetadataName: namespace}) && matches(s.objects, pod)
+}
+
+// matches follows admission: no selector selects everything.
+func matches(s *metav1.LabelSelector, with map[string]string) bool {
+	if s == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && selector.Matches(labels.Set(with))
 }

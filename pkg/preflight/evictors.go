@@ -16,7 +16,7 @@ const (
 // evictors are the images of tools that evict pods of their own accord, and what to do about each meanwhile.
 var evictors = []struct{ image, does string }{
 	{"descheduler", "It evicts pods to spread them anew, which a drain does already. Suspend it for the time of the migration."},
-	{"kured", "It drains and reboots nodes that ask for it, also while castoff drains others. Set its replicas to none, or hold it by its lock, for the time of the migration."},
+	{"kured", "It drains and reboots nodes that ask for it, also while castoff drains others. Hold it by its lock annotation, or delete it, for the time of the migration."},
 	{"vpa-updater", "It evicts pods to give them other requests, out of the same budgets as the drains. Set updateMode Initial, or scale it to 0, for the time of the migration."},
 }
 
