@@ -1,0 +1,118 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/plan"
+)
+
+// countingDrainer says how many looks at nodes there were, and how many at once.
+type countingDrainer struct {
+	Drainer
+	looks, now, most atomic.Int32
+	err              error
+}
+
+func (d *countingDrainer) State(_ context.Context, node string) (inventory.DrainState, error) {
+	d.looks.Add(1)
+	n := d.now.Add(1)
+	defer d.now.Add(-1)
+	for most := d.most.Load(); n > most && !d.most.CompareAndSwap(most, n); most = d.most.Load() {
+	}
+	return inventory.DrainState{Node: node, Evictable: len(node)}, d.err
+}
+
+func TestObserveDrains(t *testing.T) {
+	var nodes []string
+	want := map[string]inventory.DrainState{}
+	for i := range 100 {
+		n := fmt.Sprintf("node-%d", i)
+		nodes = append(nodes, n)
+		want[n] = inventory.DrainState{Node: n, Evictable: len(n)}
+	}
+	drainer := &countingDrainer{}
+	o := &Observer{Ports: Ports{Drainer: drainer}, Live: newStore()}
+	w := plan.World{}
+	if err := o.observeDrains(t.Context(), plan.Needs{Drains: nodes}, &w); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, w.Drains); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if drainer.looks.Load() != 100 || drainer.most.Load() > mostAtOnce {
+		t.Errorf("%d looks, %d at once: a page of pods is kept of each, and %d may be", drainer.looks.Load(), drainer.most.Load(), mostAtOnce)
+	}
+	drainer.err = errors.New("timeout")
+	if err := o.observeDrains(t.Context(), plan.Needs{Drains: nodes}, &w); !errors.Is(err, drainer.err) {
+		t.Errorf("a node that could not be looked at is not taken for empty: %v", err)
+	}
+	if w = (plan.World{}); o.observeDrains(t.Context(), plan.Needs{}, &w) != nil || w.Drains == nil || w.LaunchFailures != nil {
+		t.Errorf("nothing is asked, nothing is known: %+v", w)
+	}
+}
+
+func launchEvent(name, claim string, change func(*corev1.Event)) *corev1.Event {
+	e := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Reason: "InsufficientCapacityError", Message: name + ": VcpuLimitExceeded",
+		InvolvedObject: corev1.ObjectReference{Kind: "NodeClaim", Name: claim},
+	}
+	change(e)
+	return e
+}
+
+func TestLaunchFailures(t *testing.T) {
+	noon := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	s := newStore()
+	s.page = 2
+	for _, e := range []*corev1.Event{
+		launchEvent("a", "general-x7k2p", func(e *corev1.Event) { e.LastTimestamp = metav1.NewTime(noon) }),
+		launchEvent("b", "gpu-a100-zz9qk", func(e *corev1.Event) { e.EventTime = metav1.NewMicroTime(noon.Add(time.Minute)) }),
+		launchEvent("c", "general-ab3de", func(e *corev1.Event) {
+			e.EventTime, e.Series = metav1.NewMicroTime(noon), &corev1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(noon.Add(time.Hour))}
+		}),
+		launchEvent("d", "web-0", func(e *corev1.Event) { e.InvolvedObject.Kind = "Pod" }),
+		launchEvent("e", "nodash", func(e *corev1.Event) { e.LastTimestamp = metav1.NewTime(noon) }),
+	} {
+		s.put(e)
+	}
+	o := &Observer{Ports: Ports{Drainer: &countingDrainer{}}, Live: s}
+	w := plan.World{}
+	if err := o.observeDrains(t.Context(), plan.Needs{LaunchFailures: true}, &w); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]inventory.LaunchFailure{}
+	for _, f := range w.LaunchFailures {
+		got[f.Message[:1]] = f
+	}
+	want := map[string]inventory.LaunchFailure{
+		"a": {NodePool: "general", Message: "a: VcpuLimitExceeded", Time: noon},
+		"b": {NodePool: "gpu-a100", Message: "b: VcpuLimitExceeded", Time: noon.Add(time.Minute)},
+		"c": {NodePool: "general", Message: "c: VcpuLimitExceeded", Time: noon.Add(time.Hour)},
+		"e": {NodePool: "nodash", Message: "e: VcpuLimitExceeded", Time: noon},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("both generations of events, and NodeClaims' only: -want +got:\n%s", diff)
+	}
+
+	refused := errors.New("forbidden")
+	s.fault = func(verb string, o any) error {
+		if _, events := o.(*corev1.EventList); events && verb == "list" {
+			return refused
+		}
+		return nil
+	}
+	if err := o.observeDrains(t.Context(), plan.Needs{LaunchFailures: true}, &w); !errors.Is(err, refused) || !strings.Contains(err.Error(), "Karpenter's events") {
+		t.Errorf("want what could not be read named, got %v", err)
+	}
+}
