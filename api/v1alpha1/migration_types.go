@@ -182,7 +182,9 @@ type Strategy struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailableNodes is a number of at least 1 or a percentage from 1% to 100%"
 	MaxUnavailableNodes *intstr.IntOrString `json:"maxUnavailableNodes,omitempty"`
-	// capacity says whether new nodes are there before the first eviction. EvictFirst: the evicted pods themselves make Karpenter launch.
+	// capacity says whether new nodes are there before the first eviction. WarmFirst: placeholders with the shape of the pods that
+	// will move make Karpenter launch what is needed, and each is swapped for a moved pod. EvictFirst: the evicted pods themselves
+	// make Karpenter launch, and wait for it.
 	// +optional
 	// +kubebuilder:default=EvictFirst
 	Capacity CapacityStrategy `json:"capacity,omitempty"`
@@ -223,7 +225,7 @@ type Strategy struct {
 }
 
 // CapacityStrategy says what comes first, capacity or eviction.
-// +kubebuilder:validation:Enum=EvictFirst
+// +kubebuilder:validation:Enum=WarmFirst;EvictFirst
 type CapacityStrategy string
 
 // SurgeStrategy says which workloads are surged.
@@ -250,6 +252,7 @@ const (
 
 // The strategies of this version.
 const (
+	CapacityWarmFirst  CapacityStrategy = "WarmFirst"
 	CapacityEvictFirst CapacityStrategy = "EvictFirst"
 	SurgeNone          SurgeStrategy    = "None"
 	WavesSingle        WaveStrategy     = "Single"

@@ -461,6 +461,11 @@ func TestCreateValidates(t *testing.T) {
 			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.LoadBalancerSeconds = ptr.To[int32](3601) }),
 			want:   "spec.strategy.loadBalancerSeconds in body should be less than or equal to 3600",
 		},
+		"CapacityWarmFirst": {
+			reason: "new nodes may be there before the first eviction",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = v1alpha1.CapacityWarmFirst }),
+			want:   accepted,
+		},
 		"CapacityEvictFirst": {
 			reason: "the strategy of this version",
 			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = v1alpha1.CapacityEvictFirst }),
@@ -468,7 +473,7 @@ func TestCreateValidates(t *testing.T) {
 		},
 		"CapacityUnknown": {
 			reason: "what this version cannot do is refused, not ignored",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = "WarmFirst" }),
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Capacity = "Never" }),
 			want:   "spec.strategy.capacity: Unsupported value",
 		},
 		"SurgeNone": {
