@@ -103,7 +103,7 @@ func (p *pool) networkInterfaces() []*awsv1.NetworkInterface {
 	primary := false
 	for i, n := range all {
 		if !expressible(n, all[:i]) {
-			p.note(g, fmt.Sprintf("networkInterfaces card %d device %d %s", n.Card, n.Device, n.Type), "An EC2NodeClass cannot express it beside the others.",
+			p.note(g, fmt.Sprintf("networkInterfaces card %d device %d %s", n.Card, n.Device, n.Type), fmt.Sprintf("An EC2NodeClass cannot express it: of the template's interfaces (%d) none is carried over, and Karpenter makes one.", len(all)),
 				"EFA: have the pods request vpc.amazonaws.com/efa, and Karpenter attaches as many as the type has.")
 			return nil
 		}
