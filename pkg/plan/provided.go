@@ -2,6 +2,9 @@ package plan
 
 import (
 	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -17,6 +20,8 @@ const (
 	CheckNodeRoleLacks = "NodeRoleLacksPolicies"
 	// CheckNodeRoleShared is a node role that a node group has too.
 	CheckNodeRoleShared = "NodeRoleShared"
+	// CheckNameTaken is a NodePool or an EC2NodeClass of somebody else's that has a pool's name.
+	CheckNameTaken = "NameTaken"
 )
 
 // Provided are the findings about what somebody else made. They are looked for before anything is changed: what does not fit
@@ -36,7 +41,27 @@ func Provided(m *v1alpha1.Migration, w World) []inventory.Finding {
 			Message: "The node role does not have " + some(lacks) + ", which nodes need or the old nodes have. Attach them, or see that other policies of it grant the same: pods that use the node's credentials live off them.",
 		})
 	}
-	return append(out, sharedRole(m, w)...)
+	return slices.Concat(out, namesTaken(w), sharedRole(m, w))
+}
+
+// namesTaken: castoff writes over nobody's NodePool, and would find that out when Cluster Autoscaler has let go.
+func namesTaken(w World) []inventory.Finding {
+	var out []inventory.Finding
+	taken := func(kind string, o metav1.Object) {
+		ours := o.GetLabels()[v1alpha1.LabelPool] != "" || o.GetLabels()[v1alpha1.LabelCanary] != ""
+		if !ours && slices.ContainsFunc(w.Pools, func(p inventory.Pool) bool { return p.Name == o.GetName() }) {
+			f := block(CheckNameTaken, strings.ToLower(kind)+"/"+o.GetName(), kind+" "+o.GetName()+" is here, and castoff did not make it; that of the pool would have the same name. Give the pool another name in spec.pools, or delete that one.")
+			f.Pool = o.GetName()
+			out = append(out, f)
+		}
+	}
+	for i := range w.Engine.NodePools {
+		taken("NodePool", &w.Engine.NodePools[i])
+	}
+	for i := range w.Engine.NodeClasses {
+		taken("EC2NodeClass", &w.Engine.NodeClasses[i])
+	}
+	return out
 }
 
 // sharedRole: EKS takes the access of a managed node group's role away with the last group that has it, and with the access

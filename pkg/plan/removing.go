@@ -107,7 +107,7 @@ func removeKarpenter(o *outcome, _ *ledger, l look) {
 		o.warn("KarpenterInUse", "release/karpenter", "Karpenter stays, because somebody else uses it: "+list(users)+". Delete those and it goes.")
 		return
 	}
-	if n := len(l.Engine.NodeClaims); n > 0 { // without the engine nobody would end their instances
+	if n := len(l.Engine.NodeClaims); n > 0 && !l.Snapshot.Before.Release { // without the engine nobody would end their instances
 		o.wait("NodesLeaving", "nodeclaims", strconv.Itoa(n)+" NodeClaims without a NodePool are left. Karpenter stays until they are gone: delete those that nobody is deleting.")
 		return
 	}

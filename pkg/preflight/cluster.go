@@ -52,7 +52,7 @@ func foreignKarpenter(in Input) []inventory.Finding {
 	var out []inventory.Finding
 	for _, d := range in.Engine.Foreign {
 		out = append(out, block(CheckForeignKarpenter, "deployment/"+d,
-			"A Karpenter runs here that castoff did not install, and two launch twice for every pod. Remove it first; adopting one is not in this version."))
+			"A Karpenter runs here that castoff did not install, and two launch twice for every pod. Remove it first, or let castoff adopt it (spec.provisioner.source: Existing)."))
 	}
 	return out
 }

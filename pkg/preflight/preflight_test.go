@@ -182,8 +182,8 @@ func TestRun(t *testing.T) {
 			reason: "each is named, because each has to go",
 			in:     sound(func(in *Input) { in.Engine.Foreign = []string{"karpenter/karpenter", "kube-system/k2"} }),
 			want: []inventory.Finding{
-				blocks(CheckForeignKarpenter, "deployment/karpenter/karpenter", "", "A Karpenter runs here that castoff did not install, and two launch twice for every pod. Remove it first; adopting one is not in this version."),
-				blocks(CheckForeignKarpenter, "deployment/kube-system/k2", "", "A Karpenter runs here that castoff did not install, and two launch twice for every pod. Remove it first; adopting one is not in this version."),
+				blocks(CheckForeignKarpenter, "deployment/karpenter/karpenter", "", "A Karpenter runs here that castoff did not install, and two launch twice for every pod. Remove it first, or let castoff adopt it (spec.provisioner.source: Existing)."),
+				blocks(CheckForeignKarpenter, "deployment/kube-system/k2", "", "A Karpenter runs here that castoff did not install, and two launch twice for every pod. Remove it first, or let castoff adopt it (spec.provisioner.source: Existing)."),
 			},
 		},
 		"NoAutoscaler": {
