@@ -42,6 +42,8 @@ const (
 	AnnotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 	// AnnotationCanaryPassed on an EC2NodeClass holds the hash of the spec that passed the canary.
 	AnnotationCanaryPassed = "castoff.sh/canary-passed"
+	// AnnotationCanaryFailed on an EC2NodeClass says that a canary was given up: the hash of its spec, the RFC 3339 time, and why.
+	AnnotationCanaryFailed = "castoff.sh/canary-failed"
 
 	// TaintLegacy is on a legacy node: PreferNoSchedule once fenced, NoSchedule once its drain has begun.
 	TaintLegacy = "castoff.sh/legacy"
