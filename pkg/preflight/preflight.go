@@ -70,7 +70,7 @@ func Run(in Input, accepted []v1alpha1.AcceptedRisk) []inventory.Finding {
 	if !in.ClusterFound {
 		return clusterNotFound(in)
 	}
-	in.workloads, in.places = workloadsOf(in), places{}
+	in.workloads, in.places = workloadsOf(in), newPlaces()
 	in.moving = movingPods(in.workloads)
 	findings := slices.Clone(in.Resolved)
 	for _, c := range checks {

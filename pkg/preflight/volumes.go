@@ -47,11 +47,14 @@ func zonalVolumes(in Input) []inventory.Finding {
 	}
 	var out []inventory.Finding
 	for _, w := range in.workloads {
+		targets := in.places.of(in, w.shape).targets
+		if len(targets) == 0 || slices.ContainsFunc(targets, func(pool string) bool { return len(zones[pool]) == 0 }) {
+			continue // nobody takes it, which is another finding, or zones that are not known
+		}
 		for _, p := range w.pods {
 			for _, c := range claims.of(p.Pod) {
 				at := volumeZones(c.Affinity)
-				targets := in.places.of(in, w.shape).targets
-				if c.Local || len(at) == 0 || len(targets) == 0 || slices.ContainsFunc(targets, func(pool string) bool { return meet(zones[pool], at) }) {
+				if c.Local || len(at) == 0 || slices.ContainsFunc(targets, func(pool string) bool { return meet(zones[pool], at) }) {
 					continue
 				}
 				out = append(out, w.about(block(CheckZonalVolume, "persistentvolume/"+c.Volume, "The volume of claim "+c.Namespace+"/"+c.Name+" is in "+three(at)+
@@ -62,9 +65,9 @@ func zonalVolumes(in Input) []inventory.Finding {
 	return out
 }
 
-// meet says whether the two share a zone; none known are all.
+// meet says whether the two share a zone.
 func meet(a, b []string) bool {
-	return len(a) == 0 || slices.ContainsFunc(a, func(zone string) bool { return slices.Contains(b, zone) })
+	return slices.ContainsFunc(a, func(zone string) bool { return slices.Contains(b, zone) })
 }
 
 // launchZones are those that a pool's NodePool may launch in; none where that is not known.

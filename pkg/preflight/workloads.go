@@ -159,16 +159,33 @@ type place struct {
 	legacy  string   // the pool, if any, one of whose nodes takes them today
 }
 
-// places remembers them by what decides: many workloads ask for the same.
-type places map[string]place
+// places remembers them: by the shape, and by what of it decides, since many workloads ask for the same.
+type places struct {
+	shapes map[*inventory.Shape]place
+	alike  map[string]place
+}
 
-// of judges a shape by Karpenter's word, and by the scheduler's for nodes that are there. Nodes are asked only where no NodePool
-// serves: there are many of them.
+func newPlaces() places {
+	return places{shapes: map[*inventory.Shape]place{}, alike: map[string]place{}}
+}
+
 func (x places) of(in Input, s *inventory.Shape) place {
-	key := signature(s)
-	if p, known := x[key]; known {
+	p, known := x.shapes[s]
+	if known {
 		return p
 	}
+	key := signature(s)
+	if p, known = x.alike[key]; !known {
+		p = judge(in, s)
+		x.alike[key] = p
+	}
+	x.shapes[s] = p
+	return p
+}
+
+// judge goes by Karpenter's word, and by the scheduler's for nodes that are there. Nodes are asked only where no NodePool serves:
+// there are many of them.
+func judge(in Input, s *inventory.Shape) place {
 	var p place
 	for _, pool := range slices.Sorted(maps.Keys(in.Targets)) {
 		if in.Targets[pool].Refuses(s) == nil {
@@ -178,7 +195,6 @@ func (x places) of(in Input, s *inventory.Shape) place {
 	if len(p.targets) == 0 {
 		p.stay, p.legacy = nodesFor(in, s)
 	}
-	x[key] = p
 	return p
 }
 
