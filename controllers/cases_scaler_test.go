@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -351,6 +352,38 @@ func TestCase_C086_AStuckFinalizerIsReported(t *testing.T) {
 	}
 	if len(w.claims) > 0 || w.rel || len(w.broken) > 0 {
 		t.Errorf("%d NodeClaims left, engine %t; %v", len(w.claims), w.rel, w.broken)
+	}
+}
+
+// LaunchedByKarpenter has those with a NodeClaim, too.
+func (p ports) LaunchedByKarpenter(context.Context, inventory.Cluster) ([]string, error) {
+	out := slices.Clone(p.w.orphans)
+	for _, c := range p.w.claims {
+		out = append(out, "i-"+c.name)
+	}
+	return out, p.w.read("LaunchedByKarpenter")
+}
+
+// Somebody took a NodeClaim's finalizer off: its instance runs on, and only Karpenter would find it.
+func TestCase_C086_InstancesWithoutANodeClaimKeepTheEngine(t *testing.T) {
+	w := newWorld(t)
+	migrate(t, w)
+	w.orphans = []string{"i-0123456789abcdef0"}
+	told := said(w)
+	const object = "InstancesLeft release/karpenter"
+	w.user(rollBack)
+	if err := w.drive(func(*world) bool { return told["Block "+object] != "" }, mostLooks); err != nil {
+		t.Fatal(err)
+	}
+	if w.calls["Uninstall"] > 0 || !strings.Contains(told["Wait "+object], "i-0123456789abcdef0") || !strings.Contains(told["Block "+object], "aws ec2 terminate-instances --instance-ids i-0123456789abcdef0") {
+		t.Errorf("uninstalled %d times; said %q, then %q", w.calls["Uninstall"], told["Wait "+object], told["Block "+object])
+	}
+	w.orphans = nil
+	if err := w.drive(isRolledBack, mostLooks); err != nil {
+		t.Fatal(err)
+	}
+	if w.rel || len(w.broken) > 0 {
+		t.Errorf("engine %t; %v", w.rel, w.broken)
 	}
 }
 

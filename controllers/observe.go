@@ -312,6 +312,12 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 			return err
 		}
 	}
+	if needs.Launched {
+		w.Launched, err = o.Ports.NodeGroups.LaunchedByKarpenter(ctx, w.Cluster)
+		if err != nil && inventory.ClassOf(err) != inventory.ClassTerminal { // without the right to look the way back is no shorter
+			return err
+		}
+	}
 	if !needs.Preflight {
 		o.running.forget() // what was read is large, and old by the next time
 		return nil

@@ -31,6 +31,7 @@ type NodeGroups interface {
 	Surroundings(ctx context.Context, c inventory.Cluster, groups []inventory.NodeGroup) (inventory.Surroundings, error)
 	Families(ctx context.Context, names []string) ([]inventory.InstanceFamily, error)
 	SecurityGroups(ctx context.Context) ([]inventory.SecurityGroup, error)
+	LaunchedByKarpenter(ctx context.Context, c inventory.Cluster) ([]string, error)
 	DisablePolicies(ctx context.Context, g inventory.NodeGroup, names []string) error
 	DeleteScheduledActions(ctx context.Context, asg string, names []string) error
 	SuspendProcesses(ctx context.Context, asg string, processes []string) error

@@ -51,6 +51,7 @@ type world struct {
 	scaler  scaler
 	engine  inventory.Engine // NodePools and NodeClasses
 	claims  []claim
+	orphans []string             // instances of Karpenter's without a NodeClaim
 	gone    time.Time            // when the pods of an engine that was uninstalled are gone
 	started map[string]time.Time // canaries
 	leaving map[string]time.Time // when a canary's node is gone
@@ -117,7 +118,7 @@ func newWorld(t *testing.T) *world {
 // place.
 func (w *world) fork(t *testing.T) *world {
 	f := &world{
-		t: t, now: w.now, lag: w.lag, ids: w.ids, ca: w.ca, scaler: w.scaler, engine: w.engine, claims: slices.Clone(w.claims), gone: w.gone,
+		t: t, now: w.now, lag: w.lag, ids: w.ids, ca: w.ca, scaler: w.scaler, engine: w.engine, claims: slices.Clone(w.claims), orphans: w.orphans, gone: w.gone,
 		settled: w.settled, identity: w.identity, crds: w.crds, rel: w.rel, handlers: slices.Clone(w.handlers), snapshot: w.snapshot, sha: w.sha, saved: w.saved,
 		permission: w.permission, policies: w.policies, broken: slices.Clone(w.broken), longest: w.longest, patience: w.patience, writes: w.writes,
 		groups: map[string]*inventory.NodeGroup{}, history: slices.Clone(w.history), born: maps.Clone(w.born), endings: maps.Clone(w.endings),

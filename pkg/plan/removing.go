@@ -3,6 +3,8 @@ package plan
 import (
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -138,11 +140,41 @@ func karpenterUsers(l look) []string {
 	return users
 }
 
+// uninstalls says that the engine is castoff's to uninstall, and there.
+func uninstalls(l look) bool {
+	e := l.Engine.Release
+	return l.Snapshot != nil && !l.Snapshot.Before.Release && e != inventory.ReleaseMissing && e != inventory.ReleaseForeign && e != ""
+}
+
+// launchedPatience is for how long Karpenter is left alone with instances that no NodeClaim has: it looks for such every two minutes
+// (Karpenter's garbage collection of NodeClaims).
+const launchedPatience = 10 * time.Minute
+
+// awaitLaunched keeps the engine while instances of its own are left: without it nobody would end them, and they cost money unseen.
+func awaitLaunched(o *outcome, l look) {
+	if len(l.Launched) == 0 {
+		return
+	}
+	const reason, object = "InstancesLeft", "release/karpenter"
+	message := strconv.Itoa(len(l.Launched)) + " instances that Karpenter launched have no NodeClaim any more, " + list(l.Launched[:min(3, len(l.Launched))]) +
+		" among them. Karpenter stays, and ends them. " + l.Engine.DeploymentMessage
+	if l.waited(reason, object) < launchedPatience {
+		o.wait(reason, object, message)
+		return
+	}
+	o.block(reason, object, message+" It has not, so see its logs, and end them: aws ec2 terminate-instances --instance-ids "+strings.Join(l.Launched[:min(20, len(l.Launched))], " "))
+}
+
 func uninstall(o *outcome, l look) {
 	before := l.Snapshot.Before
 	e := l.Engine
+	if uninstalls(l) {
+		if awaitLaunched(o, l); !o.idle() {
+			return
+		}
+	}
 	switch {
-	case !before.Release && e.Release != inventory.ReleaseMissing && e.Release != inventory.ReleaseForeign && e.Release != "":
+	case uninstalls(l):
 		o.wait("ReleaseEnding", "release/karpenter", "Karpenter is being uninstalled.")
 		o.act(UninstallEngine{})
 	case !before.CRDs && e.CRDs:

@@ -45,6 +45,8 @@ type World struct {
 	Drains map[string]inventory.DrainState
 	// LaunchFailures are the nodes that Karpenter could not launch lately; only looked for when Needs asks.
 	LaunchFailures []inventory.LaunchFailure
+	// Launched are the instances of Karpenter's that nobody ended; only looked for when Needs asks.
+	Launched []string
 	// PendingPods is how many pods no node has room for.
 	PendingPods int
 	// OtherMigration is the name of an older unfinished Migration, which acts instead of this one.
@@ -61,6 +63,8 @@ type Needs struct {
 	TerminationHandlers bool
 	// LaunchFailures: Karpenter's events are read.
 	LaunchFailures bool
+	// Launched: instances that Karpenter launched are looked for.
+	Launched bool
 }
 
 // NeedsOf says what else Next will want to know, given the cheap part of the world.
@@ -72,6 +76,7 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 		m.Status.CompletionTime != nil && slices.Contains(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
 	n.LaunchFailures = !halted(m) && handingOverReached(l) && (l.homeless() > 0 ||
 		slices.ContainsFunc(m.Status.Blockers, func(b v1alpha1.Blocker) bool { return b.Reason == CheckCapacity }))
+	n.Launched = halted(m) && uninstalls(l) && len(w.Engine.NodeClaims) == 0
 	for _, p := range l.pools {
 		nodes := p.nodes
 		if halted(m) {
