@@ -73,6 +73,7 @@ func TestDaemonSetMissing(t *testing.T) {
 			want: []inventory.Finding{of("daemonset/shop/agent", warns(CheckDaemonSetMissing, "daemonset/shop/agent", "general",
 				"daemonset/shop/agent runs on the nodes of pool general and would not on Karpenter's: node affinity alpha.eksctl.io/nodegroup-name Exists. Give the node groups of pool general the label where they are defined, so that its NodePool gets it, or change the selector."))},
 		},
+		"AWSNode":       {"as EKS's own DaemonSets are: they shun Fargate, and tolerate all", served(controllers(agent(requiring("eks.amazonaws.com/compute-type", corev1.NodeSelectorOpNotIn, "fargate", "hybrid", "auto"), wants(corev1.LabelArchStable, "amd64"), tolerating(everything), prioritized("system-node-critical"))), agents("old", "batch")), nil},
 		"OnePoolOfTwo":  {"in the other pool it is at home", served(controllers(agent(wants("team", "data"), tolerating(everything))), agents("batch")), nil},
 		"Everywhere":    {"the usual", served(controllers(agent(tolerating(everything))), agents("old", "batch")), nil},
 		"NeverThere":    {"what the old nodes do not have either is not missing", served(controllers(agent(tied)), agents("home")), nil},

@@ -147,6 +147,8 @@ func advice(in Input, w *workload, p place) string {
 		return "Put the node group into a pool of its own (spec.pools), which keeps the label, or select by a label that says what the pods need."
 	case missing[0].key == labelCapacityType:
 		return "Select by " + karpv1.CapacityTypeLabelKey + " instead (spot, on-demand)."
+	case missing[0].key == corev1.LabelHostname:
+		return "It is tied to one node, which goes: take that out, and bring along what it has there."
 	case karpv1.WellKnownLabels.Has(missing[0].key):
 		return "Select what the node groups of pool " + t.Pool + " launch, or give them what is selected."
 	}

@@ -96,6 +96,16 @@ func TestCase_C077_SelectorsThatNoNodePoolSatisfiesBlockWithTheirOwner(t *testin
 			want: []inventory.Finding{of("deployment/shop/web", blocks(CheckUnserved, "deployment/shop/web", "general",
 				"No NodePool takes the pods of deployment/shop/web, which run in pool general today: what it asks of nodes does not go together. Change what it asks of nodes."))},
 		},
+		"TiedToANode": {
+			reason: "no new node has the name of an old one",
+			in:     served(runs("StatefulSet", "db", wants(corev1.LabelHostname, "ip-10-0-1-5")), func(in *Input) { in.Nodes[0].Labels[corev1.LabelHostname] = "ip-10-0-1-5" }),
+			want: []inventory.Finding{of("statefulset/shop/db", blocks(CheckUnserved, "statefulset/shop/db", "general",
+				"No NodePool takes the pods of statefulset/shop/db, which run in pool general today: node selector kubernetes.io/hostname=ip-10-0-1-5. It is tied to one node, which goes: take that out, and bring along what it has there."))},
+		},
+		"Addon": {
+			reason: "EKS's own add-ons ask for what every NodePool has, and shun what none has",
+			in:     served(runs(kindDeployment, "coredns", wants("kubernetes.io/os", "linux"), requiring("eks.amazonaws.com/compute-type", corev1.NodeSelectorOpNotIn, "fargate", "hybrid", "auto"))),
+		},
 		"MovesHome": {
 			reason: "a node that stays takes it, but nobody scales those afterwards",
 			in:     served(runs(kindDeployment, "web", requiring(labelNodeGroup, corev1.NodeSelectorOpIn, "general-a", "system"))),
