@@ -53,7 +53,7 @@ func (c *Client) readSizes(ctx context.Context, names []string) error {
 			return awsapi.Wrap(err, "ec2:DescribeInstanceTypes", "instance types "+strings.Join(names, ", "))
 		}
 		for _, t := range page.InstanceTypes {
-			c.cache.sizes.put(string(t.InstanceType), instanceType(t))
+			c.cache.sizes.put(string(t.InstanceType), awsapi.InstanceType(t))
 		}
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
 )
 
 // call is a method of an SDK client.
@@ -100,7 +101,7 @@ func (c *Client) describe(ctx context.Context, names []string) (map[string]inven
 				return nil, fmt.Errorf("describing instance types: %w", err)
 			}
 			for _, t := range page.InstanceTypes {
-				out[string(t.InstanceType)] = convert(t)
+				out[string(t.InstanceType)] = awsapi.InstanceType(t)
 			}
 			if aws.ToString(page.NextToken) == "" {
 				break
@@ -109,25 +110,6 @@ func (c *Client) describe(ctx context.Context, names []string) (map[string]inven
 		}
 	}
 	return out, nil
-}
-
-func convert(t ec2types.InstanceTypeInfo) inventory.InstanceType {
-	out := inventory.InstanceType{Name: string(t.InstanceType), Architecture: "amd64"}
-	if v := t.VCpuInfo; v != nil {
-		out.VCPUs = int64(aws.ToInt32(v.DefaultVCpus))
-	}
-	if m := t.MemoryInfo; m != nil {
-		out.MemoryMiB = aws.ToInt64(m.SizeInMiB)
-	}
-	if p := t.ProcessorInfo; p != nil && slices.Contains(p.SupportedArchitectures, ec2types.ArchitectureTypeArm64) {
-		out.Architecture = "arm64"
-	}
-	// The VPC CNI keeps each interface's first address, and two pods use the node's own
-	// (https://docs.aws.amazon.com/eks/latest/userguide/choosing-instance-type.html).
-	if n := t.NetworkInfo; n != nil && n.MaximumNetworkInterfaces != nil && n.Ipv4AddressesPerInterface != nil {
-		out.MaxPods = int64(*n.MaximumNetworkInterfaces)*(int64(*n.Ipv4AddressesPerInterface)-1) + 2
-	}
-	return out
 }
 
 // spot is the latest price by type and zone: with a start of now, the history begins with what is in force.

@@ -16,6 +16,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/castoff-sh/castoff/e2e/awssim/simtest"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -51,7 +52,7 @@ func TestFetchOverHTTP(t *testing.T) {
 			Spot: map[string]float64{"us-east-1a": 1.3824, "us-east-1b": 1.47456, "us-east-1c": 1.56672},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, unpriced); diff != "" {
 		t.Errorf("a type that does not exist is left out: -want +got\n%s", diff)
 	}
 	if writes, _ := w.Writes(t, 0); len(writes) > 0 {
@@ -63,6 +64,104 @@ func TestFetchOverHTTP(t *testing.T) {
 	got, err = c.Fetch(t.Context(), "eu-west-1", []string{"m5.large"})
 	if err != nil || got["m5.large"].OnDemand != 0 {
 		t.Errorf("the list has no price of another region here: %v %v", got, err)
+	}
+}
+
+// unpriced is what this package passes on as EC2 says it.
+var unpriced = cmpopts.IgnoreFields(inventory.InstanceType{}, "NetworkCards", "BandwidthMbps", "Interfaces", "AddressesPerInterface")
+
+// What is not for sale by the hour for everybody is not on the list: it is left without a price, never given another one's.
+func TestPricesThatAreNotTheseOnes(t *testing.T) {
+	document := func(change func(product, attributes map[string]any)) string {
+		attributes := map[string]any{"tenancy": "Shared"}
+		product := map[string]any{"productFamily": "Compute Instance", "attributes": attributes}
+		change(product, attributes)
+		b, err := json.Marshal(map[string]any{"product": product, "terms": map[string]any{"OnDemand": map[string]any{"t": map[string]any{"priceDimensions": map[string]any{
+			"d": map[string]any{"pricePerUnit": map[string]string{"USD": "0.5"}},
+		}}}}})
+		simtest.Check(t, err)
+		return string(b)
+	}
+	cases := map[string]struct {
+		reason string
+		change func(product, attributes map[string]any)
+		want   float64
+	}{
+		"Shared":       {"the price that everybody pays", func(_, _ map[string]any) {}, 0.5},
+		"Host":         {"a dedicated host is paid as a whole", func(_, a map[string]any) { a["tenancy"] = "Host" }, 0},
+		"NoTenancy":    {"an entry that does not say", func(_, a map[string]any) { delete(a, "tenancy") }, 0},
+		"Lower":        {"AWS writes it with a capital", func(_, a map[string]any) { a["tenancy"] = "shared" }, 0},
+		"MetalShared":  {"metal on a list that calls it shared", func(p, _ map[string]any) { p["productFamily"] = "Compute Instance (bare metal)" }, 0.5},
+		"OtherProduct": {"dedicated of any other kind", func(p, a map[string]any) { p["productFamily"], a["tenancy"] = "Dedicated Host", "Dedicated" }, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := doubles()
+			c.Products = func(context.Context, *pricing.GetProductsInput, ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+				return &pricing.GetProductsOutput{PriceList: []string{document(tc.change)}}, nil
+			}
+			got, err := c.onDemand(t.Context(), "us-east-1", "m5.large")
+			simtest.Check(t, err)
+			if got != tc.want {
+				t.Errorf("%s: %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// The question names all that tells one price from another: without one of these the list answers with ten.
+func TestThePriceThatIsAskedFor(t *testing.T) {
+	c, asked := doubles(), map[string]string{}
+	c.Products = func(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+		for _, f := range in.Filters {
+			asked[aws.ToString(f.Field)] = aws.ToString(f.Value)
+		}
+		return &pricing.GetProductsOutput{}, nil
+	}
+	got, err := c.onDemand(t.Context(), "eu-central-1", "m7i.large")
+	if err != nil || got != 0 {
+		t.Errorf("an empty list has no price, and that is no error: %v, %v", got, err)
+	}
+	want := map[string]string{
+		"instanceType": "m7i.large", "regionCode": "eu-central-1", "operatingSystem": "Linux", "preInstalledSw": "NA", "capacitystatus": "Used", "marketoption": "OnDemand",
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// Spot prices come newest first in one zone and in any order over several pages; the latest of each zone counts.
+func TestTheLatestSpotPriceOfEachZone(t *testing.T) {
+	row := func(zone, usd string, ago time.Duration) ec2types.SpotPrice {
+		return ec2types.SpotPrice{InstanceType: "m5.large", AvailabilityZone: aws.String(zone), SpotPrice: aws.String(usd), Timestamp: aws.Time(now.Add(-ago))}
+	}
+	cases := map[string]struct {
+		reason string
+		rows   []ec2types.SpotPrice
+		want   map[string]float64
+	}{
+		"None":     {"a type that is not sold as spot", nil, nil},
+		"Newest":   {"in the order that EC2 answers in", []ec2types.SpotPrice{row("a", "0.03", 0), row("a", "0.09", time.Hour)}, map[string]float64{"a": 0.03}},
+		"Oldest":   {"and in the other", []ec2types.SpotPrice{row("a", "0.09", time.Hour), row("a", "0.03", 0)}, map[string]float64{"a": 0.03}},
+		"Zones":    {"each has its own", []ec2types.SpotPrice{row("a", "0.03", 0), row("b", "0.02", time.Minute)}, map[string]float64{"a": 0.03, "b": 0.02}},
+		"Nonsense": {"what is no price is not one, and does not hide the one before", []ec2types.SpotPrice{row("a", "x", 0), row("a", "0.04", time.Hour), row("b", "0", 0), row("c", "", 0)}, map[string]float64{"a": 0.04}},
+		"NoTime":   {"a row without a time is older than all others", []ec2types.SpotPrice{row("a", "0.03", 0), {InstanceType: "m5.large", AvailabilityZone: aws.String("a"), SpotPrice: aws.String("0.5")}}, map[string]float64{"a": 0.03}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := doubles()
+			c.SpotPrices = func(_ context.Context, in *ec2.DescribeSpotPriceHistoryInput, _ ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
+				if !in.StartTime.Equal(now) || len(in.InstanceTypes) != 1 {
+					t.Errorf("asked from %v on for %v: the history is long", in.StartTime, in.InstanceTypes)
+				}
+				return &ec2.DescribeSpotPriceHistoryOutput{SpotPriceHistory: tc.rows}, nil
+			}
+			got, err := c.spot(t.Context(), []string{"m5.large"})
+			simtest.Check(t, err)
+			if diff := cmp.Diff(tc.want, got["m5.large"]); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
 	}
 }
 
