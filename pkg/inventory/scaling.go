@@ -28,6 +28,7 @@ func ScalingOf(autoscalers []Autoscaler, groups []NodeGroup) *Scaling {
 // a name counts, as it does for Cluster Autoscaler.
 func flagsOf(args []string) map[string]string {
 	out := map[string]string{}
+	args = spread(args)
 	for i := 0; i < len(args); i++ {
 		name, value, has := strings.Cut(strings.TrimSpace(args[i]), "=")
 		if !strings.HasPrefix(name, "-") {
@@ -44,6 +45,23 @@ func flagsOf(args []string) map[string]string {
 			}
 		}
 		out[name] = strings.Trim(value, `"'`)
+	}
+	return out
+}
+
+// spread takes the script of a shell apart at blanks. What begins with a dash is one argument, whatever it holds.
+func spread(args []string) []string {
+	var out []string
+	for _, a := range args {
+		if strings.HasPrefix(strings.TrimSpace(a), "-") {
+			out = append(out, a)
+			continue
+		}
+		for _, word := range strings.Fields(a) {
+			if word = strings.Trim(word, "\"'\\"); word != "" {
+				out = append(out, word)
+			}
+		}
 	}
 	return out
 }

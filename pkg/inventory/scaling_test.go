@@ -31,6 +31,11 @@ func TestScalingOf(t *testing.T) {
 				"v": "4", "scale-down-unneeded-time": "5m", "scan-interval": "20s", "balance-similar-node-groups": "true", "expander": "least-waste",
 			}},
 		},
+		"Shell": {
+			reason:      "a script is taken apart; what begins with a dash is one argument",
+			autoscalers: []Autoscaler{autoscaler(nil, "/bin/sh", "-c", "exec ./cluster-autoscaler \\\n  --expander=priority '--scan-interval' 20s", "--nodes=1:2:a b")},
+			want:        &Scaling{Flags: map[string]string{"c": "exec", "expander": "priority", "scan-interval": "20s", "nodes": "1:2:a b"}},
+		},
 		"LastCounts": {
 			reason:      "a flag that is given twice",
 			autoscalers: []Autoscaler{autoscaler(nil, "--v=4", "--v=1")},
