@@ -25,7 +25,7 @@ import (
 )
 
 type planOptions struct {
-	cluster, file, output, namespace string
+	cluster, file, output, namespace, rolesBoundary string
 }
 
 func (a *app) plan() *cobra.Command {
@@ -57,6 +57,7 @@ or NO_COLOR is set.`,
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with the Migration to plan for; - reads standard input")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text, yaml, json, iam (the IAM policy that castoff needs) or iam-boundary (a permissions boundary for its role)")
 	cmd.Flags().StringVar(&o.namespace, "castoff-namespace", "castoff-system", "namespace that castoff is or will be in")
+	cmd.Flags().StringVar(&o.rolesBoundary, "roles-boundary", "", "ARN of the permissions boundary that IAM roles have to have in your account, as in the chart's value aws.rolesPermissionsBoundary")
 	cmd.MarkFlagsOneRequired("cluster", "filename")
 	cmd.MarkFlagsMutuallyExclusive("cluster", "filename")
 	return cmd
@@ -111,7 +112,7 @@ func (a *app) draw(ctx context.Context, out io.Writer, o planOptions, m *v1alpha
 		}
 		return print(out, o.output, document{Cluster: m.Spec.ClusterName, Verdict: &v})
 	}
-	w, now, err := a.look(ctx, c, o.namespace, m)
+	w, now, err := a.look(ctx, c, o, m)
 	if err != nil {
 		return err
 	}
@@ -126,11 +127,12 @@ func (a *app) draw(ctx context.Context, out io.Writer, o planOptions, m *v1alpha
 }
 
 // look looks at the world as castoff does, once, and says when.
-func (a *app) look(ctx context.Context, c client.Client, namespace string, m *v1alpha1.Migration) (plan.World, time.Time, error) {
-	observer, err := a.observer(ctx, c, namespace)
+func (a *app) look(ctx context.Context, c client.Client, o planOptions, m *v1alpha1.Migration) (plan.World, time.Time, error) {
+	observer, err := a.observer(ctx, c, o.namespace)
 	if err != nil {
 		return plan.World{}, time.Time{}, err
 	}
+	observer.RolesBoundary = o.rolesBoundary
 	observer.Client, observer.Ports.Identity = uninstalled{observer.Client}, reader{observer.Ports.Identity}
 	w, err := observer.Observe(ctx, m)
 	switch {
@@ -177,13 +179,14 @@ func print(out io.Writer, format string, d document) error {
 type iamDocument struct {
 	what, home string
 	limit      int
+	remedy     string
 	write      func(c inventory.Cluster, extraNodePolicies ...string) string
 }
 
 // iamDocuments are by output format. The policy has more than a managed policy holds; a boundary has to be a managed policy.
 var iamDocuments = map[string]iamDocument{
-	"iam":          {"IAM policy", "a role holds %d in inline policies", 10240, identity.Policy},
-	"iam-boundary": {"permissions boundary", "a managed policy holds %d", 6144, identity.PermissionsBoundary},
+	"iam":          {"IAM policy", "a role holds %d in inline policies", 10240, ", or put its statements into two managed policies of 6144 each", identity.Policy},
+	"iam-boundary": {"permissions boundary", "a managed policy holds %d", 6144, "", identity.PermissionsBoundary},
 }
 
 // print prints the document for castoff's role. It names the cluster's ARN.
@@ -193,8 +196,8 @@ func (d iamDocument) print(out io.Writer, w plan.World) error {
 	}
 	p := d.write(w.Cluster, w.NodePolicies...)
 	if len(p) > d.limit {
-		return fmt.Errorf("the %s has %d characters, and "+d.home+": detach some of the %d extra policies of the old node roles, which castoff gives to Karpenter's nodes too",
-			d.what, len(p), d.limit, len(w.NodePolicies))
+		return fmt.Errorf("the %s has %d characters, and "+d.home+": detach some of the %d extra policies of the old node roles, which castoff gives to Karpenter's nodes too%s",
+			d.what, len(p), d.limit, len(w.NodePolicies), d.remedy)
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, []byte(p), "", "  "); err != nil {
