@@ -23,6 +23,8 @@ type Pool struct {
 	PerNode Resources
 	// Offers are what the pool's NodePool may launch.
 	Offers []Offer
+	// Partial says that types of the NodePool are missing from the offers, for want of a price.
+	Partial bool
 	// Batch is how many nodes are drained at once.
 	Batch int
 	// Unpriced are the instance types, of today or of the NodePool, that no price is known of.
@@ -67,7 +69,8 @@ type Estimate struct {
 	Today     Side      `json:"today"`
 	After     Side      `json:"after"`
 	Overlap   Overlap   `json:"overlap"`
-	// Unplaced are pods that no instance type of the pool has room for beside the DaemonSets.
+	// Unplaced are pods that no instance type of the pool has room for beside the DaemonSets; 0 where a type has no price and was not
+	// tried.
 	Unplaced int `json:"unplaced,omitempty"`
 	// Unpriced are instance types without a known price: with one among them the two sides cannot be compared.
 	Unpriced []string `json:"unpriced,omitempty"`
@@ -88,6 +91,9 @@ func (e Estimate) Change() float64 {
 // Of estimates a pool.
 func Of(p Pool) Estimate {
 	nodes, unplaced := Pack(p.Pods, p.PerNode, p.Offers)
+	if p.Partial { // a type whose price is not known may have the room
+		unplaced = nil
+	}
 	e := Estimate{Pool: p.Name, Requested: sum(p.Pods), Unplaced: len(unplaced), Unpriced: p.Unpriced, Guessed: p.Guessed}
 	e.Today, e.After = side(p.Nodes, e.Requested), side(nodes, e.Requested)
 	e.Overlap = overlap(p, nodes)

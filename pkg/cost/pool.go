@@ -63,7 +63,7 @@ func PoolOf(name string, groups []inventory.NodeGroup, nodes []inventory.Node, p
 		unpriced[n.Type] = unpriced[n.Type] || n.USD == 0
 	}
 	p.Pods, p.PerNode = requests(pods, mine)
-	p.Offers = offersFor(t, zones, prices, rooms, unpriced)
+	p.Offers, p.Partial = offersFor(t, zones, prices, rooms, unpriced)
 	maps.DeleteFunc(unpriced, func(_ string, is bool) bool { return !is })
 	p.Unpriced = slices.Sorted(maps.Keys(unpriced))
 	return p
@@ -160,10 +160,9 @@ func onDemandOf(g inventory.NodeGroup, n int) int {
 	return n
 }
 
-// offersFor are what the NodePool may launch; a type without any price is added to unpriced.
-func offersFor(t inventory.Target, zones []string, prices Prices, rooms map[string]Resources, unpriced map[string]bool) []Offer {
+// offersFor are what the NodePool may launch; a type without any price is added to unpriced, and makes them partial.
+func offersFor(t inventory.Target, zones []string, prices Prices, rooms map[string]Resources, unpriced map[string]bool) (out []Offer, partial bool) {
 	capacity := targetValues(t, karpv1.CapacityTypeLabelKey)
-	var out []Offer
 	for _, name := range targetValues(t, corev1.LabelInstanceTypeStable) {
 		kind := prices[name]
 		room, ok := rooms[name]
@@ -177,9 +176,9 @@ func offersFor(t inventory.Target, zones []string, prices Prices, rooms map[stri
 				out, found = append(out, Offer{Type: name, Spot: spot, USD: usd, Room: room}), true
 			}
 		}
-		unpriced[name] = unpriced[name] || !found
+		unpriced[name], partial = unpriced[name] || !found, partial || !found
 	}
-	return out
+	return out, partial
 }
 
 // priced says whether the prices hold for the pool's nodes: they are those of Linux on shared tenancy.

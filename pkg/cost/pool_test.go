@@ -120,17 +120,17 @@ func TestPoolOf(t *testing.T) {
 		"NoPrice": {
 			reason: "what has no price is named, today's and the NodePool's",
 			groups: group(func(g *inventory.NodeGroup) { g.Instances = instances("u-9.metal", "i-1") }), target: target(spot, "m5.xlarge", "none.large"),
-			want: Pool{Nodes: []Offer{{Type: "u-9.metal"}}, Unpriced: []string{"m5.xlarge", "none.large", "u-9.metal"}},
+			want: Pool{Nodes: []Offer{{Type: "u-9.metal"}}, Unpriced: []string{"m5.xlarge", "none.large", "u-9.metal"}, Partial: true},
 		},
 		"Windows": {
 			reason: "the prices are those of Linux: a Windows node has none, and no wrong one",
 			groups: group(), target: withRequirement(target(onDemand, "m5.large"), corev1.LabelOSStable, "windows"),
-			want: Pool{Nodes: offers(2, Offer{Type: "m5.large"}), Unpriced: []string{"m5.large"}},
+			want: Pool{Nodes: offers(2, Offer{Type: "m5.large"}), Unpriced: []string{"m5.large"}, Partial: true},
 		},
 		"Dedicated": {
 			reason: "nor has dedicated tenancy",
 			groups: group(), target: withRequirement(target(onDemand, "m5.large"), awsv1.LabelInstanceTenancy, "dedicated"),
-			want: Pool{Nodes: offers(2, Offer{Type: "m5.large"}), Unpriced: []string{"m5.large"}},
+			want: Pool{Nodes: offers(2, Offer{Type: "m5.large"}), Unpriced: []string{"m5.large"}, Partial: true},
 		},
 		"Pods": {
 			reason: "pods of other groups do not count, and a DaemonSet counts once",

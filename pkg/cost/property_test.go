@@ -69,7 +69,7 @@ func TestEstimatesOfRandomClusters(t *testing.T) {
 				t.Fatalf("seed %d: %s is %v", seed, name, v)
 			}
 		}
-		if e.Unplaced == 0 && len(p.Pods) > 0 && e.After.USD() < cheapest(p.Pods, p.Offers)-1e-9 {
+		if e.Unplaced == 0 && !p.Partial && len(p.Pods) > 0 && e.After.USD() < cheapest(p.Pods, p.Offers)-1e-9 {
 			t.Fatalf("seed %d: %v after, and the cheapest possible is %v", seed, e.After.USD(), cheapest(p.Pods, p.Offers))
 		}
 		for _, n := range p.Nodes {
