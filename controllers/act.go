@@ -70,7 +70,12 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 	case plan.MarkCanaryPassed:
 		err = p.Provisioner.MarkCanaryPassed(ctx, a.Pool, a.Hash)
 	case plan.EndCanary:
-		err = p.Provisioner.EndCanary(ctx, a.Pool)
+		if a.Failed != "" {
+			err = p.Provisioner.MarkCanaryFailed(ctx, a.Pool, a.Hash, a.Failed)
+		}
+		if err == nil {
+			err = p.Provisioner.EndCanary(ctx, a.Pool)
+		}
 	case plan.EnsureNodePool:
 		err = p.Provisioner.EnsureNodePool(ctx, a.NodePool)
 	case plan.DeleteNodePool:

@@ -83,6 +83,7 @@ type Provisioner interface {
 	StartCanary(ctx context.Context, pool string, nc *awsv1.EC2NodeClass, np *karpv1.NodePool, owner metav1.OwnerReference) error
 	EndCanary(ctx context.Context, pool string) error
 	MarkCanaryPassed(ctx context.Context, pool, hash string) error
+	MarkCanaryFailed(ctx context.Context, pool, hash, why string) error
 	DeleteNodePool(ctx context.Context, name string) error
 	DeleteNodeClass(ctx context.Context, name string) error
 	DeleteNodeClaim(ctx context.Context, name string) error

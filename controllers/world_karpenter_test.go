@@ -247,17 +247,25 @@ func (p provisionerPort) EndCanary(_ context.Context, pool string) error {
 }
 
 func (p provisionerPort) MarkCanaryPassed(_ context.Context, pool, hash string) error {
-	return p.w.change("MarkCanaryPassed", func() error {
-		for i := range p.w.engine.NodeClasses {
-			if p.w.engine.NodeClasses[i].Name == pool {
-				c := p.w.engine.NodeClasses[i].DeepCopy()
-				c.Annotations[v1alpha1.AnnotationCanaryPassed] = hash
-				p.w.engine.NodeClasses = slices.Clone(p.w.engine.NodeClasses)
-				p.w.engine.NodeClasses[i] = *c
-			}
-		}
-		return nil
+	return p.w.change("MarkCanaryPassed", func() error { return p.annotate(pool, v1alpha1.AnnotationCanaryPassed, hash) })
+}
+
+func (p provisionerPort) MarkCanaryFailed(_ context.Context, pool, hash, why string) error {
+	return p.w.change("MarkCanaryFailed", func() error {
+		return p.annotate(pool, v1alpha1.AnnotationCanaryFailed, hash+" "+p.w.now.UTC().Format(time.RFC3339)+" "+why)
 	})
+}
+
+func (p provisionerPort) annotate(class, key, value string) error {
+	for i := range p.w.engine.NodeClasses {
+		if p.w.engine.NodeClasses[i].Name == class {
+			c := p.w.engine.NodeClasses[i].DeepCopy()
+			c.Annotations[key] = value
+			p.w.engine.NodeClasses = slices.Clone(p.w.engine.NodeClasses)
+			p.w.engine.NodeClasses[i] = *c
+		}
+	}
+	return nil
 }
 
 type releasesPort struct{ w *world }

@@ -82,6 +82,8 @@ type NodeClaim struct {
 	Node     string `json:"node,omitempty"`
 	Ready    bool   `json:"ready"`
 	Deleting bool   `json:"deleting,omitempty"`
+	// Unregistered says that its instance runs and that no node of it has joined.
+	Unregistered bool `json:"unregistered,omitempty"`
 	// Message of the condition that failed, for people to read.
 	Message string    `json:"message,omitempty"`
 	Created time.Time `json:"created"`

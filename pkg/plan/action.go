@@ -35,8 +35,9 @@ type (
 	StartCanary struct{ Target inventory.Target }
 	// MarkCanaryPassed remembers on the EC2NodeClass that this spec of it works.
 	MarkCanaryPassed struct{ Pool, Hash string }
-	// EndCanary removes the canary's pod and NodePool.
-	EndCanary struct{ Pool string }
+	// EndCanary removes the canary's pod and NodePool, and with that its node. Failed says why it is given up, which is remembered on the
+	// EC2NodeClass whose spec has that hash; empty where it did not fail.
+	EndCanary struct{ Pool, Hash, Failed string }
 	// HoldLease keeps Cluster Autoscaler's leader-election Lease, so that one that comes back stays a standby.
 	HoldLease struct{ Lease types.NamespacedName }
 	// StripLeftovers removes from a node what a stopped Cluster Autoscaler left there.

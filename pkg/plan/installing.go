@@ -18,6 +18,10 @@ import (
 // two minutes, and Karpenter gives up on one that has not registered after fifteen (karpenter, nodeclaim liveness).
 const canaryPatience = 10 * time.Minute
 
+// canaryRest is after how long a canary that was given up is tried again: what was wrong may lie where castoff does not look, such as
+// DHCP options or a firewall, and a try costs ten minutes of one instance.
+const canaryRest = 30 * time.Minute
+
 func installingReached(l look) bool {
 	return l.Snapshot != nil && (l.Engine.ReleaseCurrent || len(l.Engine.NodeClasses) > 0)
 }
@@ -129,6 +133,12 @@ func installNodeClass(o *outcome, l look, p pool) {
 		o.wait("NodeClassEnding", "ec2nodeclass/"+want.Name, "Karpenter is letting the class go; it is made again after that.")
 	case !ok || !sameTarget(&have, want):
 		o.act(EnsureNodeClass{NodeClass: want})
+	case failedCanary(l, have) != "":
+		if c, ok := canary(l, p.Name); ok && (c.NodePool || c.Pod || c.Node) {
+			o.act(EndCanary{Pool: p.Name})
+		}
+		o.block("CanaryFailed", "ec2nodeclass/"+want.Name, "The canary's node did not become usable, and was ended: "+failedCanary(l, have)+
+			" castoff tries another half an hour later, and at once when the class changes or its annotation "+v1alpha1.AnnotationCanaryFailed+" is taken off.")
 	case passedCanary(l, have):
 		if c, ok := canary(l, p.Name); ok && (c.NodePool || c.Pod || c.Node) {
 			o.wait("CanaryLeaving", "ec2nodeclass/"+want.Name, "The canary's node is going.")
@@ -153,10 +163,24 @@ func runCanary(o *outcome, l look, p pool, have awsv1.EC2NodeClass) {
 	case !ok || !c.NodePool || !c.Pod:
 		o.act(StartCanary{Target: *p.target})
 	case !c.Since.IsZero() && l.now.Sub(c.Since) > canaryPatience:
-		o.block("CanaryFailed", object, "The canary's node did not become usable: "+c.Message)
+		// Karpenter would go on launching one node after the other for it.
+		why := cmp.Or(c.Message, "Karpenter does not say why.")
+		o.act(EndCanary{Pool: p.Name, Hash: l.Engine.NodeClassHashes[have.Name], Failed: why})
+		o.block("CanaryFailed", object, "The canary's node did not become usable, and is ended: "+why)
 	default:
 		o.wait("CanaryRunning", object, "One node of this class is being tried. "+c.Message)
 	}
+}
+
+// failedCanary is why a canary of this very spec was given up a short while ago; empty if none was.
+func failedCanary(l look, c awsv1.EC2NodeClass) string {
+	hash, rest, _ := strings.Cut(c.Annotations[v1alpha1.AnnotationCanaryFailed], " ")
+	at, why, _ := strings.Cut(rest, " ")
+	failed, err := time.Parse(time.RFC3339, at)
+	if err != nil || hash != l.Engine.NodeClassHashes[c.Name] || passedCanary(l, c) || l.now.Sub(failed) > canaryRest {
+		return ""
+	}
+	return why
 }
 
 // passedCanary says that this very spec of the EC2NodeClass launched a node; one that was edited since is tried again.

@@ -142,11 +142,11 @@ func TestInstallingCanary(t *testing.T) {
 			want:   installs(nil, "Wait CanaryRunning ec2nodeclass/general"),
 		},
 		"Failed": {
-			reason: "after ten minutes a human is asked, with AWS's own words",
+			reason: "after ten minutes a human is asked, with AWS's own words, and Karpenter stops trying",
 			world: triedBy(func(s *scene) {
 				s.canary("general", canaryPatience+time.Second, func(c *inventory.Canary) { c.Message = "UnauthorizedOperation: ec2:RunInstances" })
 			}),
-			want: installs(nil, "Block CanaryFailed ec2nodeclass/general"),
+			want: installs([]string{"EndCanary general"}, "Block CanaryFailed ec2nodeclass/general"),
 			says: "UnauthorizedOperation",
 		},
 		"Ran": {
@@ -188,7 +188,7 @@ func TestInstallingCanary(t *testing.T) {
 				s.canary("general", time.Hour, running)
 				delete(s.w.Engine.NodeClasses[1].Annotations, v1alpha1.AnnotationCanaryPassed)
 			}),
-			want: installs([]string{"StartCanary batch"}, "Block CanaryFailed ec2nodeclass/general"),
+			want: installs([]string{"EndCanary general", "StartCanary batch"}, "Block CanaryFailed ec2nodeclass/general"),
 		},
 	})
 }
@@ -274,4 +274,67 @@ func TestWhyNot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An instance that runs and does not join ends the canary by time-out, before any node of the user's is touched.
+func TestCase_C070_CanaryThatDoesNotJoinIsEndedBeforeAnyCordon(t *testing.T) {
+	const joined = "NodeClaim castoff-canary-general-1: instance running, node not registered: Registered: Node not registered with cluster"
+	failed := func(ago time.Duration, hash string, change func(*scene)) *scene {
+		return triedBy(func(s *scene) {
+			s.w.Engine.NodeClasses[0].Annotations[v1alpha1.AnnotationCanaryFailed] = hash + " " + noon.Add(-ago).Format(time.RFC3339) + " " + joined
+			change(s)
+		})
+	}
+	nothing := func(*scene) {}
+	run(t, map[string]step{
+		"TimeOut": {
+			reason: "it is ended, and why is said; nothing is cordoned",
+			world: triedBy(func(s *scene) {
+				s.canary("general", canaryPatience+time.Second, func(c *inventory.Canary) { c.Message = joined })
+			}),
+			want: installs([]string{"EndCanary general"}, "Block CanaryFailed ec2nodeclass/general"),
+			says: "instance running, node not registered",
+		},
+		"Remembered": {
+			reason: "once it is gone it is not begun again at once: every try is an instance",
+			world:  failed(time.Minute, "spec-of-general", nothing),
+			want:   installs(nil, "Block CanaryFailed ec2nodeclass/general"),
+			says:   "instance running, node not registered",
+		},
+		"LeftOver": {
+			reason: "what was not deleted yet is, after a crash in between too",
+			world:  failed(time.Minute, "spec-of-general", func(s *scene) { s.canary("general", time.Hour, running) }),
+			want:   installs([]string{"EndCanary general"}, "Block CanaryFailed ec2nodeclass/general"),
+		},
+		"LaterAgain": {
+			reason: "the cause may lie where castoff does not look, so it tries by itself",
+			world:  failed(canaryRest+time.Second, "spec-of-general", nothing),
+			want:   installs([]string{"StartCanary general"}),
+		},
+		"Edited": {
+			reason: "another spec is tried at once",
+			world:  failed(time.Minute, "an older spec", nothing),
+			want:   installs([]string{"StartCanary general"}),
+		},
+		"Scribble": {
+			reason: "an annotation that is none of castoff's is no failure",
+			world: triedBy(func(s *scene) {
+				s.w.Engine.NodeClasses[0].Annotations[v1alpha1.AnnotationCanaryFailed] = "spec-of-general yesterday"
+			}),
+			want: installs([]string{"StartCanary general"}),
+		},
+	})
+}
+
+func TestFailedCanaryIsRememberedWithItsCause(t *testing.T) {
+	w := triedBy(func(s *scene) { s.canary("general", canaryPatience+time.Second, running) })
+	for _, a := range Next(aMigration().build(), w.w, noon).Actions {
+		if end, ok := a.(EndCanary); ok {
+			if want := (EndCanary{Pool: "general", Hash: "spec-of-general", Failed: "Karpenter does not say why."}); end != want {
+				t.Errorf("%+v, want %+v", end, want)
+			}
+			return
+		}
+	}
+	t.Error("the canary is not ended")
 }

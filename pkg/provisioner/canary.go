@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	awsapis "github.com/aws/karpenter-provider-aws/pkg/apis"
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -168,6 +170,17 @@ func (c *Client) remove(ctx context.Context, object client.Object, resource stri
 // MarkCanaryPassed notes on the pool's EC2NodeClass that the spec with that hash has launched a node. It fails where no
 // EC2NodeClass of the pool has that hash any more: what passed is not what is there.
 func (c *Client) MarkCanaryPassed(ctx context.Context, pool, hash string) error {
+	return c.markCanary(ctx, pool, hash, v1alpha1.AnnotationCanaryPassed, hash)
+}
+
+// MarkCanaryFailed notes on the pool's EC2NodeClass that a canary of the spec with that hash was given up, when, and why. It fails as
+// MarkCanaryPassed does.
+func (c *Client) MarkCanaryFailed(ctx context.Context, pool, hash, why string) error {
+	const longest = 1024 // of what is kept: AWS's authorization failures are long
+	return c.markCanary(ctx, pool, hash, v1alpha1.AnnotationCanaryFailed, hash+" "+c.clock().UTC().Format(time.RFC3339)+" "+strings.ToValidUTF8(why[:min(len(why), longest)], ""))
+}
+
+func (c *Client) markCanary(ctx context.Context, pool, hash, annotation, value string) error {
 	list := new(awsv1.EC2NodeClassList)
 	if err := c.live.List(ctx, list, client.MatchingLabels{v1alpha1.LabelPool: pool}); err != nil {
 		return kubeapi.Wrap(err, "list", nodeClasses, "of pool "+pool)
@@ -177,15 +190,15 @@ func (c *Client) MarkCanaryPassed(ctx context.Context, pool, hash string) error 
 		if NodeClassHash(class) != hash {
 			continue
 		}
-		if class.Annotations[v1alpha1.AnnotationCanaryPassed] == hash {
+		if class.Annotations[annotation] == value {
 			return nil
 		}
 		before := class.DeepCopy()
-		class.Annotations = merge(class.Annotations, map[string]string{v1alpha1.AnnotationCanaryPassed: hash})
+		class.Annotations = merge(class.Annotations, map[string]string{annotation: value})
 		err := c.client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		return kubeapi.Wrap(err, "patch", nodeClasses, class.Name)
 	}
-	return fmt.Errorf("no EC2NodeClass of pool %s has the spec that passed the canary (hash %s); it changed since, and is tried again", pool, hash)
+	return fmt.Errorf("no EC2NodeClass of pool %s has the spec that the canary tried (hash %s); it changed since, and is tried again", pool, hash)
 }
 
 // readCanaries puts together what is left of each canary: any of its objects is enough.
@@ -265,6 +278,9 @@ func (t *trial) message(classes []awsv1.EC2NodeClass) string {
 		}
 	}
 	for _, claim := range t.claims {
+		if claim.Unregistered {
+			return strings.TrimSuffix("NodeClaim "+claim.Name+": instance running, node not registered: "+claim.Message, ": ")
+		}
 		if claim.Message != "" {
 			return "NodeClaim " + claim.Name + ": " + claim.Message
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
@@ -230,6 +232,27 @@ func TestMarkCanaryPassed(t *testing.T) {
 	}
 }
 
+func TestMarkCanaryFailed(t *testing.T) {
+	class := nodeClass("general")
+	create(t, class)
+	hash := NodeClassHash(class)
+	long := "node not registered: " + strings.Repeat("ü", 2000)
+	if err := in("default").MarkCanaryFailed(t.Context(), "general", hash, long); err != nil {
+		t.Fatal(err)
+	}
+	got := read(t, new(awsv1.EC2NodeClass), "", "general")
+	mark := got.Annotations["castoff.sh/canary-failed"]
+	if want := hash + " " + now.UTC().Format(time.RFC3339) + " node not registered: ü"; !strings.HasPrefix(mark, want) || len(mark) > 1200 || !utf8.ValidString(mark) {
+		t.Errorf("got %d bytes, valid %t, %.80q; want at most 1,200 that begin with %q", len(mark), utf8.ValidString(mark), mark, want)
+	}
+	if NodeClassHash(got) != hash {
+		t.Error("the mark changed what the hash is of, so it is of another spec")
+	}
+	if err := in("default").MarkCanaryFailed(t.Context(), "general", "0123", "x"); err == nil || inventory.ClassOf(err) != inventory.ClassRetry {
+		t.Errorf("what failed is not what is there: want an error that is tried again, got %v", err)
+	}
+}
+
 func TestCanaryIsObserved(t *testing.T) {
 	ns := namespace(t)
 	one := func() inventory.Canary {
@@ -274,6 +297,15 @@ func TestCanaryIsObserved(t *testing.T) {
 	updateStatus(t, claim)
 	check("a node that does not come", one(), inventory.Canary{NodePool: true, Pod: true, Node: true,
 		Message: "NodeClaim castoff-canary-general-1: Launched: no capacity"})
+
+	claim.Status.Conditions = []status.Condition{condition("Launched", "True", "", ""), condition("Registered", "Unknown", "NodeNotFound", "Node not registered with cluster")}
+	updateStatus(t, claim)
+	check("a node that does not join", one(), inventory.Canary{NodePool: true, Pod: true, Node: true,
+		Message: "NodeClaim castoff-canary-general-1: instance running, node not registered: Registered: Node not registered with cluster"})
+	claim.Status.Conditions[1] = condition("Registered", "Unknown", "AwaitingReconciliation", "object is awaiting reconciliation")
+	updateStatus(t, claim)
+	check("one that nobody has looked at", one(), inventory.Canary{NodePool: true, Pod: true, Node: true,
+		Message: "NodeClaim castoff-canary-general-1: instance running, node not registered"})
 
 	claim.Status.NodeName = "node-1"
 	claim.Status.Conditions = []status.Condition{condition("Launched", "True", "", ""), condition("Registered", "True", "", ""), condition("Initialized", "True", "", "")}

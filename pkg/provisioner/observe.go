@@ -105,11 +105,12 @@ func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.Is
 
 func readClaim(claim *karpv1.NodeClaim) inventory.NodeClaim {
 	return inventory.NodeClaim{
-		Name:     claim.Name,
-		NodePool: claim.Labels[karpv1.NodePoolLabelKey],
-		Node:     claim.Status.NodeName,
-		Ready:    ready(claim.Status.Conditions),
-		Deleting: claim.DeletionTimestamp != nil,
+		Name:         claim.Name,
+		NodePool:     claim.Labels[karpv1.NodePoolLabelKey],
+		Node:         claim.Status.NodeName,
+		Ready:        ready(claim.Status.Conditions),
+		Deleting:     claim.DeletionTimestamp != nil,
+		Unregistered: holds(claim.Status.Conditions, karpv1.ConditionTypeLaunched) && !holds(claim.Status.Conditions, karpv1.ConditionTypeRegistered),
 		Message: complaint(claim.Status.Conditions,
 			karpv1.ConditionTypeLaunched, karpv1.ConditionTypeRegistered, karpv1.ConditionTypeInitialized),
 		Created: claim.CreationTimestamp.Time,
@@ -117,9 +118,11 @@ func readClaim(claim *karpv1.NodeClaim) inventory.NodeClaim {
 }
 
 // ready goes by the summary as Karpenter wrote it; StatusConditions would fill in what is missing, in the object that was read.
-func ready(conditions []status.Condition) bool {
+func ready(conditions []status.Condition) bool { return holds(conditions, status.ConditionReady) }
+
+func holds(conditions []status.Condition, conditionType string) bool {
 	return slices.ContainsFunc(conditions, func(c status.Condition) bool {
-		return c.Type == status.ConditionReady && c.Status == metav1.ConditionTrue
+		return c.Type == conditionType && c.Status == metav1.ConditionTrue
 	})
 }
 
