@@ -104,6 +104,27 @@ func expectRefused(t *testing.T, reason string, c inventory.Cluster, role Role, 
 	}
 }
 
+// Whatever the policies allow the reader can judge when it is called, so that a call that the lab sees for the first time is no surprise.
+func TestEveryActionIsKnown(t *testing.T) {
+	besides := []string{"eks:TagResource", "iam:PassRole", "iam:TagRole"} // AWS asks for these beside a call; castoff does not call them
+	names := map[string]string{"cloudwatch": "monitoring"}
+	for _, role := range roles(t, harbor) {
+		for _, action := range Actions(role.Policies) {
+			service, operation, _ := strings.Cut(action, ":")
+			if slices.Contains(besides, action) {
+				continue
+			}
+			if name, ok := names[service]; ok {
+				service = name
+			}
+			call := as(t, service, operation, map[string]any{"Name": "/aws/service/x", "InstanceIds": []string{"i-1"}, "Resources": []string{"i-1"}, "ResourceARN": "arn:x"})
+			if _, err := NewReader(harbor).Requests(call); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // A call that nobody has taught the reader is no silent yes.
 func TestUnknownCallIsAnError(t *testing.T) {
 	for _, call := range []simapi.Call{

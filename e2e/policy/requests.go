@@ -37,14 +37,15 @@ type call struct {
 
 // input are the members of inputs that decide about resources and condition keys.
 type input struct {
-	Name, ClusterName, NodegroupName, AssociationID, PrincipalARN, Type string
-	RoleName, RoleARN, PolicyARN, PolicySourceARN                       string
-	InstanceProfileName, Path, PathPrefix                               string
-	PermissionsBoundary                                                 string
-	QueueName, QueueURL                                                 string
-	Rule, ResourceARN                                                   string
-	Targets                                                             []struct{ ARN string }
-	Tags                                                                tagSet
+	Name, ClusterName, NodegroupName, AddonName, AssociationID string
+	PrincipalARN, Type                                         string
+	RoleName, RoleARN, PolicyARN, PolicySourceARN              string
+	InstanceProfileName, Path, PathPrefix                      string
+	PermissionsBoundary                                        string
+	QueueName, QueueURL                                        string
+	Rule, ResourceARN                                          string
+	Targets                                                    []struct{ ARN string }
+	Tags                                                       tagSet
 	launchInput
 }
 
@@ -141,6 +142,8 @@ func (r *Reader) requests(c call) []Request {
 		return r.queue(c)
 	case c.Service == "events":
 		return r.rule(c)
+	case c.action == "arc-zonal-shift:GetManagedResource":
+		return c.each(r.cluster.ARN)
 	case c.action == "ssm:GetParameter": // a public parameter, which belongs to no account
 		return c.each("arn:" + r.cluster.Partition + ":ssm:" + r.cluster.Region + "::parameter" + c.in.Name)
 	case c.Service == "ec2":
@@ -157,7 +160,8 @@ func unscoped(action string) bool {
 		}
 	}
 	return slices.Contains([]string{
-		"ec2:GetInstanceTypesFromInstanceRequirements", "events:ListRuleNamesByTarget", "pricing:GetProducts", "sts:GetCallerIdentity",
+		"cloudwatch:GetMetricData", "ec2:GetInstanceTypesFromInstanceRequirements", "events:ListRuleNamesByTarget", "pricing:GetProducts",
+		"servicequotas:GetServiceQuota", "sts:GetCallerIdentity",
 	}, action)
 }
 
@@ -222,6 +226,8 @@ func (r *Reader) eks(c call) []Request {
 	switch c.Operation {
 	case "DescribeCluster", "ListNodegroups", "ListPodIdentityAssociations":
 		return []Request{cluster}
+	case "DescribeAddon":
+		return c.each(object("addon", c.in.AddonName+"/*"))
 	case "DescribeNodegroup", "UpdateNodegroupConfig", "DeleteNodegroup":
 		return c.each(object("nodegroup", c.in.NodegroupName+"/*"))
 	case "DescribePodIdentityAssociation", "DeletePodIdentityAssociation":

@@ -168,7 +168,7 @@ func PermissionsBoundary(c inventory.Cluster, extraNodePolicies ...string) strin
 	}
 	slices.Sort(actions)
 	actions = slices.Compact(actions)
-	for _, service := range []string{"autoscaling", "ec2", "eks", "events", "sqs"} {
+	for _, service := range []string{"autoscaling", "cloudwatch", "ec2", "eks", "events", "servicequotas", "sqs"} {
 		regional = append(regional, service+":*")
 	}
 	deny := func(actions []string, resources ...string) awsapi.Statement {
