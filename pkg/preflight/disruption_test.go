@@ -26,7 +26,7 @@ func surging(s v1alpha1.SurgeStrategy) func(*Input) {
 
 func TestDoNotDisrupt(t *testing.T) {
 	say := func(workload, note, nodes string) inventory.Finding {
-		return of(workload, warns(CheckDoNotDisrupt, workload, "general", "Its pods ask to be left alone ("+note+"), so castoff waits with "+nodes+" until they end. Take the annotation off the pods when they may move."))
+		return of(workload, warns(CheckDoNotDisrupt, workload, "general", "Its pods ask to be left alone ("+note+"), so castoff waits with "+nodes+" until they end. Take the annotation off the pods when they may move; or accept DoNotDisrupt for it, and they go once a drain has lasted strategy.timeoutSeconds."))
 	}
 	testCheck(t, CheckDoNotDisrupt, map[string]checkCase{
 		"Karpenters": {

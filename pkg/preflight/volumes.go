@@ -20,12 +20,13 @@ const (
 // localVolumes: a pod whose volume is on the disk of its node can run nowhere else. Evicted, it is made again and stays Pending for
 // ever, its node never counts as empty, and when the instance ends the data is gone.
 func localVolumes(in Input) []inventory.Finding {
-	claims := indexClaims(in.Workloads.Claims)
+	claims, told := indexClaims(in.Workloads.Claims), map[*inventory.Claim]bool{}
 	var out []inventory.Finding
 	for _, w := range in.workloads {
 		for _, p := range w.pods {
 			for _, c := range claims.of(p.Pod) {
-				if c.Local {
+				if c.Local && !told[c] { // one pod of several that share it
+					told[c] = true
 					out = append(out, w.about(block(CheckLocalVolume, "persistentvolume/"+c.Volume, "The volume of claim "+c.Namespace+"/"+c.Name+
 						" is on node "+p.Node+" itself, and "+p.Object()+" could start nowhere else: its data would be lost with the node. Move the data to a volume of the network and delete the claim, or accept the loss.")))
 				}
@@ -40,7 +41,7 @@ var zoneLabels = []string{corev1.LabelTopologyZone, corev1.LabelFailureDomainBet
 
 // zonalVolumes: an EBS volume cannot leave its zone. Where Karpenter may launch in other zones only, its pod stays Pending.
 func zonalVolumes(in Input) []inventory.Finding {
-	claims := indexClaims(in.Workloads.Claims)
+	claims, told := indexClaims(in.Workloads.Claims), map[*inventory.Claim]bool{}
 	zones := map[string][]string{}
 	for _, p := range in.Pools {
 		zones[p.Name] = launchZones(in, p)
@@ -54,9 +55,10 @@ func zonalVolumes(in Input) []inventory.Finding {
 		for _, p := range w.pods {
 			for _, c := range claims.of(p.Pod) {
 				at := volumeZones(c.Affinity)
-				if c.Local || len(at) == 0 || slices.ContainsFunc(targets, func(pool string) bool { return meet(zones[pool], at) }) {
+				if c.Local || told[c] || len(at) == 0 || slices.ContainsFunc(targets, func(pool string) bool { return meet(zones[pool], at) }) {
 					continue
 				}
+				told[c] = true
 				out = append(out, w.about(block(CheckZonalVolume, "persistentvolume/"+c.Volume, "The volume of claim "+c.Namespace+"/"+c.Name+" is in "+three(at)+
 					", and no NodePool that takes "+p.Object()+" launches there, but in "+three(zones[targets[0]])+". Give a node group of pool "+targets[0]+" a subnet in that zone, or move the volume by a snapshot.")))
 			}

@@ -53,6 +53,11 @@ func TestCase_C040_AVolumeOnTheNodeItselfBlocks(t *testing.T) {
 			in:     sound(pods(stateful("0"), stateful("1"), stateful("2")), claims(claim("data-0", local), claim("data-1"), claim("data-2", local))),
 			want:   []inventory.Finding{say("data-0"), say("data-2")},
 		},
+		"Both": {
+			reason: "two pods of one volume are one thing to mend",
+			in:     sound(pods(stateful("0"), pod("data-9", madeBy("StatefulSet", "data"), shaped(using("data-0")))), claims(claim("data-0", local))),
+			want:   []inventory.Finding{say("data-0")},
+		},
 		"Network":        {reason: "a volume of the network comes along", in: sound(pods(stateful("0")), claims(claim("data-0", inZone("us-east-1a"))))},
 		"AtHome":         {reason: "its node stays", in: sound(pods(stateful("0", on("home"))), claims(claim("data-0", local)))},
 		"Pending":        {reason: "a pod on no node holds none", in: sound(pods(stateful("0", on(""))), claims(claim("data-0", local)))},
