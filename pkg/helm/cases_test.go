@@ -231,7 +231,7 @@ func TestCase_C050_TheEngineGetsTheQueuesName(t *testing.T) {
 		for source, engine := range map[string]Engine{"BuiltIn": engineOfTest, "Chart": remoteEngine(chart)} {
 			t.Run(name+source, func(t *testing.T) {
 				release := tc.engine(engine).Release()
-				loaded, err := (&Client{}).loaded(t.Context(), release)
+				loaded, err := puller().loaded(t.Context(), release)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -367,7 +367,7 @@ func TestReleaseOfAnothersKarpenter(t *testing.T) {
 	r := startRegistry(t)
 	chart := r.push(t, upstream(t))
 	ours := remoteEngine(chart).Release()
-	loaded, err := (&Client{}).loaded(t.Context(), ours)
+	loaded, err := puller().loaded(t.Context(), ours)
 	if err != nil {
 		t.Fatal(err)
 	}

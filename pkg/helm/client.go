@@ -42,8 +42,8 @@ type Client struct {
 	crds          apiextensions.CustomResourceDefinitionInterface
 	objects       metadataclient.Interface
 
-	mutex    sync.Mutex
-	archives map[RemoteChart][]byte
+	mutex  sync.Mutex
+	pulled pulled
 }
 
 // New makes a client. It does not call the cluster.

@@ -173,4 +173,3 @@ func engineVersion(t *testing.T) string {
 	t.Helper()
 	return metadata(mustPrepare(t, engineRelease()).chart).AppVersion
 }
-

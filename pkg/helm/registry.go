@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"helm.sh/helm/v3/pkg/chart"
@@ -22,6 +23,13 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
+)
+
+const (
+	// pullTimeout is less than a look at the cluster may take: a registry that swallows packets must not end it.
+	pullTimeout = 10 * time.Second
+	// pullPause is for how long a pull that failed is not tried again.
+	pullPause = time.Minute
 )
 
 // maxChart is the largest archive that is read, in bytes; Karpenter's has 50 KiB with its CRDs.
@@ -95,7 +103,7 @@ func fetch(ctx context.Context, c RemoteChart) ([]byte, error) {
 		return nil, err
 	}
 	repository.PlainHTTP = loopback(repository.Reference.Registry)
-	repository.Client = &auth.Client{Client: &http.Client{Timeout: requestTimeout}, Cache: auth.NewCache()}
+	repository.Client = &auth.Client{Client: &http.Client{Timeout: pullTimeout}, Cache: auth.NewCache()}
 	// By its digest a manifest is checked against it on the way.
 	_, found, err := oras.FetchBytes(ctx, repository, cmp.Or(c.Digest, tag(c.Version)), oras.FetchBytesOptions{})
 	if err != nil {
@@ -137,17 +145,36 @@ func (c *Client) loaded(ctx context.Context, r Release) (*chart.Chart, error) {
 		}
 		return loaded, nil
 	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	archive, ok := c.archives[*r.Remote]
-	if !ok {
-		var err error
-		if archive, err = pull(ctx, *r.Remote); err != nil {
-			return nil, fmt.Errorf("release %s: %w", r, err)
-		}
-		c.archives = map[RemoteChart][]byte{*r.Remote: archive} // one is enough
+	archive, err := c.archive(ctx, *r.Remote)
+	if err != nil {
+		return nil, fmt.Errorf("release %s: %w", r, err)
 	}
 	return unpack(*r.Remote, archive)
+}
+
+// archive pulls the chart unless it was pulled last, or could not be a moment ago.
+func (c *Client) archive(ctx context.Context, chart RemoteChart) ([]byte, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	last := c.pulled
+	if last.chart == chart && (last.err == nil || c.now().Sub(last.at) < pullPause) {
+		return last.archive, last.err
+	}
+	limited, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+	archive, err := pull(limited, chart)
+	if ctx.Err() == nil { // else it says nothing of the registry
+		c.pulled = pulled{chart: chart, archive: archive, err: err, at: c.now()}
+	}
+	return archive, err
+}
+
+// pulled is the outcome of the last pull. One is enough: there is one engine.
+type pulled struct {
+	chart   RemoteChart
+	archive []byte
+	err     error
+	at      time.Time
 }
 
 func unpack(c RemoteChart, archive []byte) (*chart.Chart, error) {

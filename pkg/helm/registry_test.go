@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	awsapis "github.com/aws/karpenter-provider-aws/pkg/apis"
 	"github.com/google/go-cmp/cmp"
@@ -222,7 +223,7 @@ func TestCase_C046_ARefusedPullSaysWhy(t *testing.T) {
 			if tc.chart != nil {
 				chart = tc.chart(chart)
 			}
-			c := &Client{}
+			c := puller()
 			_, err := c.loaded(t.Context(), Release{Name: "small", Namespace: "default", Remote: &chart})
 			var pulling *PullError
 			if !errors.As(err, &pulling) || pulling.Status != tc.status || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), chart.Repository) {
@@ -251,7 +252,7 @@ func TestPullTakesChartsOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := startRegistry(t)
 			chart := r.pushed(t, "1.0.0", tc.layer, tc.archive)
-			_, err := (&Client{}).loaded(t.Context(), Release{Remote: &chart})
+			_, err := puller().loaded(t.Context(), Release{Remote: &chart})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
 			}
@@ -281,7 +282,7 @@ func TestAChartIsPulledOnce(t *testing.T) {
 	r := startRegistry(t)
 	chart := r.push(t, chartOf(nil).Chart)
 	chart.Digest = ""
-	c, release := &Client{}, Release{Name: "small", Namespace: "default", Remote: &chart}
+	c, release := puller(), Release{Name: "small", Namespace: "default", Remote: &chart}
 	first, err := c.loaded(t.Context(), release)
 	if err != nil {
 		t.Fatal(err)
@@ -299,6 +300,42 @@ func TestAChartIsPulledOnce(t *testing.T) {
 		t.Error("two callers share a chart that Helm may change")
 	}
 }
+
+// TestAFailedPullIsNotRepeatedAtOnce: every look at the cluster would wait for a registry that does not answer.
+func TestAFailedPullIsNotRepeatedAtOnce(t *testing.T) {
+	r := startRegistry(t)
+	chart := r.push(t, chartOf(nil).Chart)
+	down := true
+	r.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+		if down {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return down
+	}
+	now := noon
+	c := &Client{now: func() time.Time { return now }}
+	for range 3 {
+		if _, err := c.archive(t.Context(), chart); !errors.As(err, new(*PullError)) {
+			t.Fatalf("got %v, want a PullError", err)
+		}
+	}
+	asked := len(r.requests)
+	if asked != 1 {
+		t.Errorf("the registry was asked %d times, want once", asked)
+	}
+	down = false
+	other := RemoteChart{Repository: chart.Repository, Version: chart.Version}
+	if _, err := c.archive(t.Context(), other); err != nil {
+		t.Errorf("another reference is tried at once: %v", err)
+	}
+	now = now.Add(pullPause + time.Second)
+	if _, err := c.archive(t.Context(), chart); err != nil {
+		t.Errorf("after the pause: %v", err)
+	}
+}
+
+// puller is a client that has pulled nothing yet.
+func puller() *Client { return &Client{now: time.Now} }
 
 func TestLoopback(t *testing.T) {
 	cases := map[string]bool{
