@@ -124,6 +124,18 @@ func (a Autoscaler) KeepsToRecord() bool {
 // Stopped says that nothing of the Deployment runs, and that none is asked for.
 func (a Autoscaler) Stopped() bool { return a.Replicas == 0 && a.StatusReplicas == 0 && a.Pods == 0 }
 
+// GroupsUnknown says why nobody can tell which groups it scales; empty: its arguments tell.
+func (a Autoscaler) GroupsUnknown() string {
+	all := slices.Concat(a.Static, a.Discovery)
+	if i := slices.IndexFunc(all, func(s string) bool { return strings.Contains(s, "$(") }); i >= 0 {
+		return "its arguments name them by a variable that only its pod knows (" + all[i] + ")"
+	}
+	if len(all) == 0 {
+		return "its arguments have neither --nodes nor --node-group-auto-discovery=asg:tag=…"
+	}
+	return ""
+}
+
 // Manages says whether this Cluster Autoscaler scales the group: it names it, or one of its discovery flags finds it.
 func (a Autoscaler) Manages(g NodeGroup) bool {
 	return slices.Contains(a.Static, g.AutoScalingGroup) ||

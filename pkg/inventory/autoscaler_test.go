@@ -55,6 +55,27 @@ func TestAutoscalerObject(t *testing.T) {
 	}
 }
 
+func TestGroupsUnknown(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		a      Autoscaler
+		want   bool
+	}{
+		"Named":    {"it names them", Autoscaler{Static: []string{"a"}}, false},
+		"Tags":     {"or finds them", Autoscaler{Discovery: []string{"k8s.io/cluster-autoscaler/enabled"}}, false},
+		"Nothing":  {"where are they?", Autoscaler{}, true},
+		"Variable": {"one is enough", Autoscaler{Static: []string{"a", "$(GROUP)"}}, true},
+		"InATag":   {"of tags too", Autoscaler{Discovery: []string{"k8s.io/cluster-autoscaler/$(CLUSTER)"}}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.a.GroupsUnknown(); (got != "") != tc.want {
+				t.Errorf("%s: got %q", tc.reason, got)
+			}
+		})
+	}
+}
+
 func TestKeepsToRecord(t *testing.T) {
 	cases := map[string]struct {
 		reason, image string

@@ -88,6 +88,11 @@ func release(o *outcome, led *ledger, l look) bool {
 	released := true
 	for _, a := range l.Autoscalers {
 		switch {
+		case unknown(a, l):
+			o.block(checkGroupsUnknown, a.Object(), "castoff cannot tell which groups this Cluster Autoscaler scales: "+a.GroupsUnknown()+
+				". It waits, and evicts nothing, until they are written out, or it is stopped: "+a.StopByHand())
+			released = false
+			continue
 		case !manages(a, l):
 			continue
 		case starting(led, a, l.now) && !standby(a): // the way back was broken off just then
@@ -128,6 +133,14 @@ func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
 
 // checkNotDeployment is the preflight's word, too: a Cluster Autoscaler that castoff neither stops nor starts.
 const checkNotDeployment = "AutoscalerNotDeployment"
+
+// checkGroupsUnknown is the preflight's word, too. Here it is said of one that came since.
+const checkGroupsUnknown = "AutoscalerGroupsUnknown"
+
+// unknown says that a Cluster Autoscaler runs that may scale a pool or not, and that nobody accepted that.
+func unknown(a inventory.Autoscaler, l look) bool {
+	return !a.Stopped() && !standby(a) && a.GroupsUnknown() != "" && !l.accepts(checkGroupsUnknown, a.Object())
+}
 
 func by(a inventory.Autoscaler) string {
 	if a.Owner == "" {

@@ -65,6 +65,37 @@ func TestWhatIsNoDeployment(t *testing.T) {
 	})
 }
 
+// TestWhoseGroupsNobodyKnows: one that comes in the middle may scale a pool, so nothing is evicted beside it.
+func TestWhoseGroupsNobodyKnows(t *testing.T) {
+	const object = "deployment/team-a/scaler"
+	comes := func(change ...func(*inventory.Autoscaler)) func(*World) {
+		return func(w *World) {
+			a := anAutoscaler("scaler")
+			a.Deployment.Namespace, a.Lease.Namespace, a.Discovery = "team-a", "team-a", nil
+			for _, f := range change {
+				f(&a)
+			}
+			w.Autoscalers = append(w.Autoscalers, a)
+		}
+	}
+	goesOn := decided{phase: v1alpha1.PhaseShifting, actions: []string{"EvictPods general-0 general", "BeginDrain general-1"}, blockers: []string{"Wait Draining node/general-0"}}
+	stopped := func(a *inventory.Autoscaler) { a.Replicas, a.StatusReplicas, a.Pods = 0, 0, 0 }
+	run(t, map[string]step{
+		"Comes": {
+			reason: "it waits for whoever knows", world: aWorld().shifting().draining("general-0", 2).with(comes()), says: "kubectl scale deployment/scaler -n team-a --replicas=0",
+			want: decided{phase: v1alpha1.PhaseShifting, blockers: []string{"Block AutoscalerGroupsUnknown " + object}},
+		},
+		"Accepted": {
+			reason: "who knows says so", migration: aMigration().accepts("AutoscalerGroupsUnknown", object), world: aWorld().shifting().draining("general-0", 2).with(comes()), want: goesOn,
+		},
+		"Stopped": {reason: "and one that is stopped scales nothing", world: aWorld().shifting().draining("general-0", 2).with(comes(stopped)), want: goesOn},
+		"Others": {
+			reason: "nor does one that scales others", want: goesOn,
+			world: aWorld().shifting().draining("general-0", 2).with(comes(func(a *inventory.Autoscaler) { a.Static = []string{"elsewhere"} })),
+		},
+	})
+}
+
 // TestCase_C003_TagsAreNoProof: a Cluster Autoscaler that names its groups has let go when it is gone, and at no other time.
 func TestCase_C003_TagsAreNoProof(t *testing.T) {
 	static := func(a *inventory.Autoscaler) {

@@ -47,17 +47,8 @@ func autoscalerNotDeployment(in Input) []inventory.Finding {
 func autoscalerGroupsUnknown(in Input) []inventory.Finding {
 	var out []inventory.Finding
 	for _, a := range in.Autoscalers {
-		all := slices.Concat(a.Static, a.Discovery)
-		variable := slices.IndexFunc(all, func(s string) bool { return strings.Contains(s, "$(") })
-		why := ""
-		switch {
-		case a.Stopped():
-			continue
-		case variable >= 0:
-			why = "its arguments name them by a variable that only its pod knows (" + all[variable] + ")"
-		case len(all) == 0:
-			why = "its arguments have neither --nodes nor --node-group-auto-discovery=asg:tag=…"
-		default:
+		why := a.GroupsUnknown()
+		if a.Stopped() || why == "" {
 			continue
 		}
 		out = append(out, block(CheckAutoscalerGroupsUnknown, a.Object(), "castoff cannot tell which groups this Cluster Autoscaler scales: "+why+
