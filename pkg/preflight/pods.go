@@ -23,6 +23,7 @@ const (
 	CheckToleratesFence = "ToleratesFence"
 	CheckExpendablePod  = "ExpendablePod"
 	CheckOtherScheduler = "OtherScheduler"
+	CheckPendingPods    = "PendingPods"
 )
 
 // moving is a pod that has to leave its node, with its pool and the budgets that select it.
@@ -179,4 +180,20 @@ func otherSchedulers(in Input) []inventory.Finding {
 			"Another scheduler than the default one places these: "+n.list()+". Karpenter works out nodes by the default scheduler's rules, so it may launch none that fit. Try one before its pool is shifted.")))
 	}
 	return out
+}
+
+// pendingPods: pods that no node takes today are read as the migration's fault tomorrow. They are the baseline: only more of them hold
+// up a drain.
+func pendingPods(in Input) []inventory.Finding {
+	if in.Workloads.Pending == 0 {
+		return nil
+	}
+	var names []string
+	for i := range in.Workloads.Pods {
+		if p := &in.Workloads.Pods[i]; p.Node == "" && !p.Terminating && counts(p) && !ofDaemonSet(p) {
+			names = append(names, p.Object())
+		}
+	}
+	return []inventory.Finding{warn(CheckPendingPods, "cluster/"+in.Cluster.Name, plural(in.Workloads.Pending, "pod")+
+		" without a node already: "+three(names)+". castoff waits for none of them, only for what is Pending besides. See why: kubectl describe pod.")}
 }

@@ -131,3 +131,19 @@ func TestOtherScheduler(t *testing.T) {
 		"NotSaid": {"a template may leave it to the API server", by(""), nil},
 	})
 }
+
+func TestPendingPods(t *testing.T) {
+	pending := func(n int) func(*Input) {
+		return func(in *Input) { in.Workloads.Pending = n }
+	}
+	say := func(list string) []inventory.Finding {
+		return []inventory.Finding{warns(CheckPendingPods, "cluster/prod", "", list+". castoff waits for none of them, only for what is Pending besides. See why: kubectl describe pod.")}
+	}
+	ending := func(p *inventory.Pod) { p.Terminating = true }
+	testCheck(t, CheckPendingPods, map[string]checkCase{
+		"One":  {"it is named, so that nobody takes it for the migration's", sound(pods(pod("a", on("")), pod("b")), pending(1)), say("1 pod without a node already: pod/shop/a")},
+		"Four": {"three are named", sound(pods(pod("a", on("")), pod("b", on("")), pod("c", on("")), pod("d", on(""))), pending(4)), say("4 pods without a node already: pod/shop/a, pod/shop/b, pod/shop/c and 1 more")},
+		"None": {"what is on its way out, or a DaemonSet's, or over, waits for no node", sound(pods(pod("a", on(""), ending), pod("b", on(""), daemon), pod("c", on(""), phase(corev1.PodFailed))), pending(0)), nil},
+		"Some": {"and is not named beside those that do", sound(pods(pod("a", on(""), ending), pod("b", on("")), pod("c", on(""), daemon)), pending(1)), say("1 pod without a node already: pod/shop/b")},
+	})
+}

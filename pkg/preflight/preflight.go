@@ -61,7 +61,7 @@ var checks = []check{
 	unserved, topologyKeys, daemonSetsMissing, daemonSetRoom, daemonSetPriority,
 	doNotDisrupt, notSafeToEvict, singletons, autoscaledToOne,
 	hostPorts, noRequests, toleratesFence, expendablePods, otherSchedulers,
-	webhooks, otherEvictors, terminationHandlers,
+	webhooks, otherEvictors, terminationHandlers, pendingPods,
 }
 
 // Run runs every check and marks what the user accepts. A cluster that was not found is the only finding then: nothing else
