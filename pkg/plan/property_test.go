@@ -4,10 +4,12 @@ import (
 	"math/rand"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // cases is how many random worlds are tried: with them the whole package's tests take seconds.
@@ -133,6 +135,14 @@ func TestRulesNotice(t *testing.T) {
 		"what was there before stays": {m, aWorld().declassed().with(func(w *World) { w.Snapshot.Before.Release = true }).build(), Decision{Actions: []Action{UninstallEngine{}}}},
 		"deletion is approved":        {aMigration().retiring(day).build(), aWorld().completed().build(), Decision{Actions: []Action{DeleteAutoscaler{}}}},
 		"AWS chooses nobody":          {m, shifting, Decision{Actions: []Action{SetGroupSize{Group: shifting.Groups[0]}}}},
+		"only what is written down is allowed": {aMigration().accepts("BarePod", "*").build(), shifting,
+			Decision{Actions: []Action{EvictPods{Node: "general-0", Pool: "general", Allow: inventory.DrainAllowance{Jobs: true}}}}},
+		"nothing is evicted without capacity": {m, aWorld().shifting().draining("general-0", 2).waiting(1).quota("general", time.Minute).build(),
+			Decision{Actions: []Action{EvictPods{Node: "general-0", Pool: "general"}}}},
+		"a pool that pauses begins nothing": {aMigration().onTimeout(v1alpha1.TimeoutPause).build(), aWorld().shifting().late("general-0").build(),
+			Decision{Actions: []Action{BeginDrain{Node: "general-1"}}}},
+		"an empty node has its time": {m, aWorld().shifting().attached("general-0", "pv").build(),
+			Decision{Actions: []Action{EndInstances{Group: "general", IDs: []string{"i-general-0"}}}}},
 	}
 	for name, rule := range rules {
 		tc, ok := bad[name]

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"math/rand"
 	"slices"
 	"time"
@@ -28,6 +29,11 @@ var stages = []func(*scene) *scene{
 	},
 	(*scene).engineInstalled, (*scene).quiet, (*scene).released, (*scene).served, (*scene).handedOver,
 	(*scene).shifting, (*scene).shifting, (*scene).shifting, // where there is most to lose
+	func(s *scene) *scene {
+		return s.shifting().draining("general-0", 2).waiting(1).quota("general", time.Minute)
+	},
+	func(s *scene) *scene { return s.shifting().late("general-0") },
+	func(s *scene) *scene { return s.shifting().attached("general-0", "pv") },
 	func(s *scene) *scene { return s.shifting().emptied("general") },
 	func(s *scene) *scene { return s.shifting().finished("general") },
 	(*scene).completed, (*scene).completed, (*scene).retired,
@@ -91,6 +97,9 @@ func randomStage(r *rand.Rand) (*scene, migrationOf) {
 	m := aMigration().soak(int32(r.Intn(2) * 600))
 	if r.Intn(2) == 0 {
 		m = m.soaked()
+	}
+	if r.Intn(2) == 0 {
+		m = m.onTimeout([]v1alpha1.TimeoutPolicy{v1alpha1.TimeoutWait, v1alpha1.TimeoutSkip, v1alpha1.TimeoutPause}[r.Intn(3)])
 	}
 	return stages[r.Intn(len(stages))](s), m
 }
@@ -235,6 +244,26 @@ var disturbances = []func(*rand.Rand, *scene){
 	func(_ *rand.Rand, s *scene) {
 		s.w.TerminationHandlers = []inventory.TerminationHandler{{Kind: "DaemonSet"}, {Kind: "DaemonSet", Owner: "Helm"}}
 	},
+	func(r *rand.Rand, s *scene) { // Karpenter cannot launch, or could not a while ago
+		s.w.PendingPods = r.Intn(3)
+		s.quota([]string{"general", "batch", "theirs"}[r.Intn(3)], time.Duration(r.Intn(20))*time.Minute)
+	},
+	func(r *rand.Rand, s *scene) { // drains of every age, and one that somebody wrote into
+		for i, n := range s.w.Nodes {
+			if begun(n) && n.Annotations != nil {
+				s.w.Nodes[i].Annotations[v1alpha1.AnnotationDraining] = []string{"2026-11-30T11:00:00Z", "2026-11-30T11:59:50Z", "2026-11-30T12:30:00Z", "a while"}[r.Intn(4)]
+			}
+		}
+	},
+	func(r *rand.Rand, s *scene) { // volumes that stay attached
+		for _, name := range slices.Sorted(maps.Keys(s.w.Drains)) {
+			d := s.w.Drains[name]
+			if d.Volumes = nil; r.Intn(2) == 0 || len(s.w.Drains) == 1 {
+				d.Volumes = []string{"pv"}
+			}
+			s.w.Drains[name] = d
+		}
+	},
 }
 
 // wishes are what users write into the spec, and what earlier looks left in the status.
@@ -256,6 +285,16 @@ var wishes = []func(*rand.Rand, migrationOf) migrationOf{
 		return m
 	},
 	func(r *rand.Rand, m migrationOf) migrationOf { return m.ledger(stops(1 + int32(r.Intn(2)))) },
+	func(r *rand.Rand, m migrationOf) migrationOf {
+		return m.balancers(int32(r.Intn(3)) * 60)
+	},
+	func(r *rand.Rand, m migrationOf) migrationOf {
+		check := []string{"BarePod", "LocalVolume", "DoNotDisrupt", "BudgetOverride", "BudgetNeverAllows", CheckCapacity}[r.Intn(5)]
+		return m.accepts(check, []string{"*", "pod/shop/cart-0", "poddisruptionbudget/shop/web"}[r.Intn(3)])
+	},
+	func(r *rand.Rand, m migrationOf) migrationOf {
+		return m.said("VolumesAttached", "node/general-0", "general", time.Duration(r.Intn(12))*time.Minute)
+	},
 	randomLedger, randomLedger,
 }
 

@@ -40,6 +40,10 @@ var rules = map[string]func(asked) string{
 	"what was there before stays":                     beforeStays,
 	"deletion is approved":                            deletionIsApproved,
 	"AWS chooses nobody":                              awsChoosesNobody,
+	"only what is written down is allowed":            onlyAccepted,
+	"nothing is evicted without capacity":             notWithoutCapacity,
+	"a pool that pauses begins nothing":               pausedBeginsNothing,
+	"an empty node has its time":                      emptyHasItsTime,
 }
 
 func onlyTheSnapshotFirst(q asked) string {
@@ -390,6 +394,128 @@ func awsChoosesNobody(q asked) string {
 	for _, a := range q.d.Actions {
 		if size, ok := a.(SetGroupSize); ok && size.Desired < size.Group.Desired && !size.Group.Empty() {
 			return tell(a)
+		}
+	}
+	return ""
+}
+
+// onlyAccepted: a pass may do what spec.acceptedRisks has word for word, and what has to wait for its time after that.
+func onlyAccepted(q asked) string {
+	for _, action := range q.d.Actions {
+		a, ok := action.(EvictPods)
+		if !ok {
+			continue
+		}
+		for check, objects := range map[string]inventory.Objects{
+			"BarePod": a.Allow.BarePods, "LocalVolume": a.Allow.LocalVolumes, "DoNotDisrupt": a.Allow.DoNotDisrupt, "BudgetOverride": a.Allow.Budgets,
+		} {
+			for _, object := range objects {
+				if !slices.ContainsFunc(q.m.Spec.AcceptedRisks, func(r v1alpha1.AcceptedRisk) bool { return r.Check == check && r.Object == object }) {
+					return tell(a) + " may pass " + check + " of " + object
+				}
+			}
+		}
+		early := a.Allow.Jobs || len(a.Allow.DoNotDisrupt) > 0 || len(a.Allow.Budgets) > 0
+		if began := drainBegan(q, a.Node); early && (began.IsZero() || q.now.Sub(began) < timeLimit(q.m)) {
+			return tell(a) + " may do before its time what is to be done after it"
+		}
+	}
+	return ""
+}
+
+// drainBegan is when the node says that its drain began; zero if it does not say.
+func drainBegan(q asked, node string) time.Time {
+	for _, n := range q.w.Nodes {
+		if t, err := time.Parse(time.RFC3339, n.Annotations[v1alpha1.AnnotationDraining]); n.Name == node && err == nil {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// timeLimit of a drain: the API's default is 900 seconds.
+func timeLimit(m *v1alpha1.Migration) time.Duration {
+	if t := m.Spec.Strategy.TimeoutSeconds; t != nil {
+		return time.Duration(*t) * time.Second
+	}
+	return 900 * time.Second
+}
+
+// notWithoutCapacity: pods wait, a launch failed a moment ago, and nothing has joined since.
+func notWithoutCapacity(q asked) string {
+	if q.w.Snapshot == nil || q.w.PendingPods <= q.w.Snapshot.PendingPods {
+		return ""
+	}
+	for _, a := range q.d.Actions {
+		pool := ""
+		switch a := a.(type) {
+		case EvictPods:
+			if legacyNode(q.w, a.Node) {
+				pool = a.Pool
+			}
+		case BeginDrain:
+			if n, ok := nodeNamed(q.w, a.Node); ok && legacyNode(q.w, a.Node) {
+				pool = n.Annotations[v1alpha1.AnnotationLegacy]
+			}
+		}
+		for _, f := range q.w.LaunchFailures {
+			failed := pool != "" && f.NodePool == pool && q.now.Sub(f.Time) < min(timeLimit(q.m), 5*time.Minute)
+			joined := slices.ContainsFunc(q.w.Engine.NodeClaims, func(c inventory.NodeClaim) bool { return c.NodePool == pool && c.Node != "" && c.Created.After(f.Time) })
+			if failed && !joined {
+				return tell(a) + " while Karpenter cannot launch for " + pool
+			}
+		}
+	}
+	return ""
+}
+
+func nodeNamed(w World, name string) (inventory.Node, bool) {
+	i := slices.IndexFunc(w.Nodes, func(n inventory.Node) bool { return n.Name == name })
+	if i < 0 {
+		return inventory.Node{}, false
+	}
+	return w.Nodes[i], true
+}
+
+// pausedBeginsNothing: with onTimeout Pause a node that takes too long keeps the others of its pool from being begun.
+func pausedBeginsNothing(q asked) string {
+	if q.m.Spec.Strategy.OnTimeout != v1alpha1.TimeoutPause || rollsBack(q.m) {
+		return ""
+	}
+	for _, p := range newLook(q.m, q.w, q.now).pools {
+		late := slices.ContainsFunc(p.nodes, func(n inventory.Node) bool {
+			began, d := drainBegan(q, n.Name), q.w.Drains[n.Name]
+			return !began.IsZero() && q.now.Sub(began) >= timeLimit(q.m) && d.Evictable > 0
+		})
+		for _, n := range p.nodes {
+			if late && slices.Contains(told(q.d.Actions), "BeginDrain "+n.Name) {
+				return n.Name + " begins though another one of " + p.Name + " takes too long"
+			}
+		}
+	}
+	return ""
+}
+
+// emptyHasItsTime: an instance ends when load balancers have let go of its node, and its pods' volumes are detached or have had six minutes.
+func emptyHasItsTime(q asked) string {
+	for _, a := range q.d.Actions {
+		end, ok := a.(EndInstances)
+		if !ok {
+			continue
+		}
+		for _, n := range q.w.Nodes {
+			if !slices.Contains(end.IDs, n.InstanceID) {
+				continue
+			}
+			if s := q.m.Spec.Strategy.LoadBalancerSeconds; s != nil && q.now.Sub(drainBegan(q, n.Name)) < time.Duration(*s)*time.Second {
+				return n.Name + " ends while load balancers may send to it"
+			}
+			shown := slices.ContainsFunc(q.m.Status.Blockers, func(b v1alpha1.Blocker) bool {
+				return b.Object == "node/"+n.Name && b.Reason == "VolumesAttached" && b.Since != nil && q.now.Sub(b.Since.Time) >= 6*time.Minute
+			})
+			if len(q.w.Drains[n.Name].Volumes) > 0 && !shown {
+				return n.Name + " ends under volumes"
+			}
 		}
 	}
 	return ""
