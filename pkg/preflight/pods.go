@@ -94,21 +94,21 @@ func noRequests(in Input) []inventory.Finding {
 // hostPorts: two pods with one host port never share a node, so that many nodes are needed whatever their size; a drain of several
 // nodes at once needs as many new ones first, and no pod of them can start beside the one that it replaces.
 func hostPorts(in Input) []inventory.Finding {
-	type place struct {
+	type poolPort struct {
 		pool string
 		port int32
 	}
-	pods := map[place]int{}
+	pods := map[poolPort]int{}
 	for _, p := range in.moving {
 		if p.Shape == nil {
 			continue
 		}
 		for _, port := range slices.Compact(slices.Sorted(slices.Values(p.Shape.HostPorts))) {
-			pods[place{p.pool, port}]++
+			pods[poolPort{p.pool, port}]++
 		}
 	}
 	found, most := map[string][]string{}, map[string]int{}
-	ports := slices.SortedFunc(maps.Keys(pods), func(a, b place) int { return int(a.port) - int(b.port) })
+	ports := slices.SortedFunc(maps.Keys(pods), func(a, b poolPort) int { return int(a.port) - int(b.port) })
 	for _, at := range ports {
 		if n := pods[at]; n > 1 {
 			found[at.pool] = append(found[at.pool], "port "+strconv.Itoa(int(at.port))+" ("+strconv.Itoa(n)+" pods)")
