@@ -100,7 +100,7 @@ func ClientCacheOptions() *client.CacheOptions {
 
 // NewObserver wires the ports to the cluster and to AWS: region and credentials from the SDK's own chain.
 func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
-	cfg, err := config.LoadDefaultConfig(ctx)
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRetryer(nodegroup.Retryer))
 	if err != nil {
 		return nil, fmt.Errorf("finding AWS region and credentials: %w", err)
 	}
