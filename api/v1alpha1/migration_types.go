@@ -296,7 +296,7 @@ type Provisioner struct {
 	// +optional
 	// +kubebuilder:default=BuiltIn
 	Source ProvisionerSource `json:"source,omitempty"`
-	// chart is upstream's chart, for source Chart.
+	// chart is upstream's chart, for source Chart. Like values, a change of it takes effect until the hand-over, and not after it.
 	// +optional
 	Chart *ProvisionerChart `json:"chart,omitempty"`
 	// values go over those that castoff sets, by the names of Karpenter's chart; settings.clusterName and
