@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -147,7 +148,7 @@ func (nodeGroups) Cluster(context.Context) (inventory.Cluster, error) {
 }
 
 func (nodeGroups) List(context.Context, ...string) ([]inventory.NodeGroup, error) {
-	return []inventory.NodeGroup{group("system"), group("general")}, nil
+	return []inventory.NodeGroup{home(), group("general")}, nil
 }
 
 func (nodeGroups) Surroundings(context.Context, inventory.Cluster, []inventory.NodeGroup) (inventory.Surroundings, error) {
@@ -168,6 +169,13 @@ func (nodeGroups) Families(_ context.Context, names []string) ([]inventory.Insta
 		}
 	}
 	return out, nil
+}
+
+// home has room for both of Karpenter's replicas.
+func home() inventory.NodeGroup {
+	g := group("system")
+	g.Instances = append(g.Instances, inventory.Instance{ID: "i-system-2", Type: "m5.large", Lifecycle: "InService", Healthy: true})
+	return g
 }
 
 func group(name string) inventory.NodeGroup {
@@ -199,7 +207,9 @@ func (identities) Check(context.Context, inventory.Cluster) ([]inventory.Permiss
 }
 
 func (autoscalers) Find(context.Context) ([]inventory.Autoscaler, error) {
-	return []inventory.Autoscaler{{Replicas: 1, Static: []string{"general"}}}, nil
+	return []inventory.Autoscaler{{
+		Deployment: types.NamespacedName{Namespace: "kube-system", Name: "cluster-autoscaler"}, Replicas: 1, Static: []string{"general"}, LeaderElect: true,
+	}}, nil
 }
 
 func (provisioner) Observe(context.Context) (inventory.Engine, error) { return inventory.Engine{}, nil }

@@ -121,7 +121,7 @@ func TestPlanNamesWhatItLacks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := fakeClient(t, tc.funcs, node("system"), node("general"))
+			c := fakeClient(t, tc.funcs, node("system"), node("system-2"), node("general"))
 			o := observer(c, tc.groups)
 			o.Ports.Identity = tc.identity
 			_, err := run(t, c, o, "", "plan", "--cluster", "prod")

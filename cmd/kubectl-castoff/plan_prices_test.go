@@ -26,7 +26,7 @@ func TestListPrices(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]inventory.InstanceType{"m5.large": {
-		Name: "m5.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192, MaxPods: 29, OnDemand: 0.096,
+		Name: "m5.large", Architecture: "amd64", VCPUs: 2, MemoryMiB: 8192, MaxPods: 29, NetworkCards: 1, BandwidthMbps: 750, Interfaces: 3, AddressesPerInterface: 10, OnDemand: 0.096,
 		Spot: map[string]float64{"us-east-1a": 0.0288, "us-east-1b": 0.03072, "us-east-1c": 0.03264},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

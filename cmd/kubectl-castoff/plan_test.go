@@ -65,7 +65,7 @@ func listed(_ context.Context, c inventory.Cluster, types []string) (map[string]
 func world(t *testing.T) client.WithWatch {
 	t.Helper()
 	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "debug"}, Spec: corev1.PodSpec{NodeName: "general"}}
-	return fakeClient(t, refuseWrites(t), node("system"), node("general"), bare)
+	return fakeClient(t, refuseWrites(t), node("system"), node("system-2"), node("general"), bare)
 }
 
 // withoutHashes leaves out what changes with every change of translation, and means nothing to the reader of a plan.
@@ -257,7 +257,7 @@ func TestPlanBeforeCastoffIsInstalled(t *testing.T) {
 		}
 		return c.List(ctx, list, opts...)
 	}
-	c := fakeClient(t, funcs, node("system"), node("general"))
+	c := fakeClient(t, funcs, node("system"), node("system-2"), node("general"))
 	out, err := run(t, c, observer(c, nodeGroups{}), "", "plan", "--cluster", "prod")
 	if err != nil || !strings.Contains(out, "1. Pool general: node groups general, nodes 1") {
 		t.Errorf("%v\n%s", err, out)
@@ -297,7 +297,7 @@ func TestPlanOfAMigrationThatHasBegun(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := fakeClient(t, refuseWrites(t), node("system"), node("general"), tc.m)
+			c := fakeClient(t, refuseWrites(t), node("system"), node("system-2"), node("general"), tc.m)
 			out, err := run(t, c, observer(c, nodeGroups{}), "", "plan", "--cluster", "prod")
 			if err != nil || strings.Contains(out, says) != tc.want {
 				t.Errorf("%s: %v\n%s", tc.reason, err, out)
@@ -352,7 +352,7 @@ func TestPlanOfMoreInstanceTypes(t *testing.T) {
 type c5Groups struct{ nodeGroups }
 
 func (c5Groups) List(context.Context, ...string) ([]inventory.NodeGroup, error) {
-	groups := []inventory.NodeGroup{group("system"), group("general")}
+	groups := []inventory.NodeGroup{home(), group("general")}
 	for i := range groups {
 		groups[i].LaunchTemplate.InstanceType, groups[i].Instances[0].Type = "c5.xlarge", "c5.xlarge"
 		groups[i].Types = []inventory.InstanceType{{Name: "c5.xlarge", Architecture: "amd64", VCPUs: 4, MemoryMiB: 8192}}

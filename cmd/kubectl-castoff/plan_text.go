@@ -194,7 +194,7 @@ func (p *page) costNotes(d document) {
 			t.Overlap.Nodes, t.Overlap.Hours, t.Overlap.USD))
 	}
 	if len(t.Unpriced) > 0 {
-		p.wrap("  ", "No price is known of "+strings.Join(t.Unpriced, ", ")+": the sums leave them out, and are not compared. Prices are those of Linux on shared tenancy.")
+		p.wrap("  ", "No price is known of "+strings.Join(t.Unpriced, ", ")+": the sums leave them out, and are not compared. Prices are those of Linux on shared tenancy, on demand and spot, in US dollars.")
 	}
 	if t.Unplaced > 0 {
 		p.wrap("  ", count(int32(t.Unplaced), "pod fits", "pods fit")+" on no instance type of the pool beside its DaemonSets: widen the types, or lower the requests. The sum after leaves that out.")
