@@ -39,6 +39,8 @@ type Reconciler struct {
 	failed map[string]error
 	// announced are the warnings that were told as events: a check that is run again says the same again.
 	announced map[string]bool
+	// accepted are the findings of this look that are accepted.
+	accepted map[string]bool
 }
 
 // Reconcile looks, decides, records, acts and reports: once, without waiting for anything.
@@ -86,9 +88,11 @@ func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, 
 	if err := r.writeReport(ctx, m, w); err != nil {
 		return nil, err
 	}
+	r.accepted = acceptedOf(w.Findings)
 	if err := r.write(ctx, before, m); err != nil {
 		return nil, err
 	}
+	r.announceAccepted(m, w.Findings)
 	return m.DeepCopy(), nil
 }
 

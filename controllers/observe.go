@@ -355,7 +355,7 @@ func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan
 		PodNetwork: w.PodNetwork, SecurityGroups: tagged,
 		ClusterName: m.Spec.ClusterName, ClusterFound: true, Cluster: w.Cluster, Groups: w.Groups, Nodes: w.Nodes,
 		Autoscalers: w.Autoscalers, Engine: w.Engine, Identity: w.Identity, Permissions: permissions, Workloads: workloads,
-		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings,
+		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings, CheckedElsewhere: plan.Checks,
 		Surroundings: surroundings, Strategy: m.Spec.Strategy, EngineVersion: engineVersion(m, w.Engine),
 	}, m.Spec.AcceptedRisks)
 	return nil

@@ -37,9 +37,9 @@ func TestReportIsWrittenWhenItsTextChanges(t *testing.T) {
 	}{
 		{"the first look", plan.World{}, 1, 0, "No check blocks"},
 		{"says the same", plan.World{}, 1, 0, "No check blocks"},
-		{"something blocks", plan.World{Findings: []inventory.Finding{bare}}, 1, 1, "BarePod  pod/a/b"},
-		{"still does", plan.World{Findings: []inventory.Finding{bare}}, 1, 1, "BarePod  pod/a/b"},
-		{"no preflight is due while nodes drain: the last text stays", plan.World{Snapshot: &inventory.Snapshot{}}, 1, 1, "BarePod  pod/a/b"},
+		{"something blocks", plan.World{Findings: []inventory.Finding{bare}}, 1, 1, "    pod/a/b\n      BarePod"},
+		{"still does", plan.World{Findings: []inventory.Finding{bare}}, 1, 1, "    pod/a/b\n      BarePod"},
+		{"no preflight is due while nodes drain: the last text stays", plan.World{Snapshot: &inventory.Snapshot{}}, 1, 1, "    pod/a/b\n      BarePod"},
 		{"one between two pools is", plan.World{Snapshot: &inventory.Snapshot{}, Findings: []inventory.Finding{{Check: "New", Severity: v1alpha1.SeverityBlock}}}, 1, 2, "New"},
 	}
 	for _, s := range steps {

@@ -227,12 +227,48 @@ func (r *Reconciler) announce(before, m *v1alpha1.Migration) {
 	}
 	for _, b := range m.Status.Blockers {
 		key := string(m.UID) + "|" + b.Reason + "|" + b.Object
+		if r.accepted[b.Reason+"|"+b.Object] {
+			continue
+		}
 		if b.Severity == v1alpha1.SeverityWait || r.announced[key] {
 			continue
 		}
 		r.announced[key] = true
 		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, b.Reason, "Check", "%s: %s", b.Object, b.Message)
 	}
+}
+
+// announceAccepted tells each accepted risk that lets something pass as one event, however much that is: whoever looks at what
+// happened finds who was not asked, and why.
+func (r *Reconciler) announceAccepted(m *v1alpha1.Migration, findings []inventory.Finding) {
+	if r.announced == nil {
+		r.announced = map[string]bool{}
+	}
+	for _, a := range m.Spec.AcceptedRisks {
+		covered := 0
+		for _, f := range findings {
+			if f.Accepted && a.Covers(f.Check, f.Object) && a.Reason == f.AcceptedReason {
+				covered++
+			}
+		}
+		key := string(m.UID) + "|accepted|" + a.Check + "|" + a.Object + "|" + a.Reason
+		if covered == 0 || r.announced[key] {
+			continue
+		}
+		r.announced[key] = true
+		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, "RiskAccepted", "Check", "%s of %s is accepted, which lets pass %d: %s", a.Check, a.Object, covered, a.Reason)
+	}
+}
+
+// acceptedOf are the reasons and objects of the blockers that are accepted: an event of another kind tells of them.
+func acceptedOf(findings []inventory.Finding) map[string]bool {
+	out := map[string]bool{}
+	for _, f := range findings {
+		if f.Accepted {
+			out[f.Check+"|"+f.Object] = true
+		}
+	}
+	return out
 }
 
 func orNone(s string) string {

@@ -21,7 +21,6 @@ import (
 	"github.com/castoff-sh/castoff/pkg/identity"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/plan"
-	"github.com/castoff-sh/castoff/pkg/preflight"
 )
 
 type planOptions struct {
@@ -192,7 +191,7 @@ var iamDocuments = map[string]iamDocument{
 // print prints the document for castoff's role. It names the cluster's ARN.
 func (d iamDocument) print(out io.Writer, w plan.World) error {
 	if w.Cluster.Name == "" {
-		return fmt.Errorf("no %s without the cluster: %s", d.what, strings.TrimSpace(preflight.Text(w.Findings)))
+		return fmt.Errorf("no %s without the cluster: %s", d.what, said(w.Findings))
 	}
 	p := d.write(w.Cluster, w.NodePolicies...)
 	if len(p) > d.limit {
@@ -205,4 +204,13 @@ func (d iamDocument) print(out io.Writer, w plan.World) error {
 	}
 	_, err := fmt.Fprintln(out, b.String())
 	return err
+}
+
+// said is what the findings say, in one line.
+func said(findings []inventory.Finding) string {
+	var out []string
+	for _, f := range findings {
+		out = append(out, f.Check+" ("+f.Object+"): "+f.Message)
+	}
+	return strings.Join(out, " ")
 }

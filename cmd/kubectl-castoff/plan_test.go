@@ -243,7 +243,7 @@ func TestPlanOfAClusterThatIsNotThere(t *testing.T) {
 	}
 	golden(t, "plan-not-found.txt", got)
 	out, err := run(t, c, observer(c, noCluster{}), "", "plan", "--cluster", "prdo", "-o", "iam")
-	if !strings.HasPrefix(message(err), "no IAM policy without the cluster: Blocks (1)") || strings.Contains(out, "Statement") {
+	if !strings.HasPrefix(message(err), "no IAM policy without the cluster: ClusterNotFound (cluster/prdo)") || strings.Contains(out, "Statement") {
 		t.Errorf("a policy for a cluster without an ARN is worse than none: %v\n%s", err, out)
 	}
 }

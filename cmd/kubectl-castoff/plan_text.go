@@ -296,6 +296,8 @@ func (p *page) findings(d document) {
 		line = strings.TrimRight(line, "\n")
 		body := strings.TrimLeft(line, " ")
 		switch {
+		case line == "":
+			p.WriteByte('\n')
 		case body != line:
 			p.wrap(line[:len(line)-len(body)], body)
 		case strings.HasPrefix(line, "Blocks"):

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -55,18 +56,21 @@ func unusableSnapshot(l look) outcome {
 	return o
 }
 
-// blocked adds the findings to the outcome and says whether one of them stops it. With a pool, only what concerns that
+// blocked adds the findings to the outcome, those of one workload as one, and says whether one of them stops it. With a pool, only what concerns that
 // pool or the whole cluster counts.
 func blocked(o *outcome, l look, pool string) bool {
 	stop := false
-	for _, f := range l.Findings {
+	for _, f := range inventory.GroupFindings(l.Findings) {
 		if pool != "" && f.Pool != "" && f.Pool != pool {
 			continue
 		}
 		b := v1alpha1.Blocker{Severity: f.Severity, Reason: f.Check, Object: f.Object, Pool: f.Pool, Message: f.Message}
+		if f.More > 0 {
+			b.Message = fmt.Sprintf("%s (The same is so of %d more of %s.)", f.Message, f.More, f.Subject())
+		}
 		if f.Accepted {
 			b.Severity = v1alpha1.SeverityWarn
-			b.Message = "Accepted (" + f.AcceptedReason + "): " + f.Message
+			b.Message = "Accepted (" + f.AcceptedReason + "): " + b.Message
 		}
 		o.blockers = append(o.blockers, b)
 		stop = stop || f.Blocks()

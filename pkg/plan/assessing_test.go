@@ -24,6 +24,12 @@ func accepted(f inventory.Finding) inventory.Finding {
 	return f
 }
 
+// ofDeployment is the finding about a pod of a Deployment.
+func ofDeployment(f inventory.Finding) inventory.Finding {
+	f.Workload = "deployment/default/web"
+	return f
+}
+
 func TestAssessing(t *testing.T) {
 	run(t, map[string]step{
 		"NothingBlocks": {
@@ -40,13 +46,19 @@ func TestAssessing(t *testing.T) {
 			reason: "whoever mends one finding should not find the next one afterwards",
 			world:  aWorld().found(emptyDirs, barePod, noRights),
 			want: decided{phase: v1alpha1.PhaseAssessing, blockers: []string{
-				"Warn EmptyDir pod/default/cache", "Block BarePod pod/default/debug", "Block Permission action/sqs:CreateQueue",
+				"Block Permission action/sqs:CreateQueue", "Block BarePod pod/default/debug", "Warn EmptyDir pod/default/cache",
 			}},
 		},
 		"Warned": {
 			reason: "a warning is shown and stops nothing",
 			world:  aWorld().found(emptyDirs),
 			want:   decided{phase: v1alpha1.PhasePreparing, actions: []string{"SaveSnapshot"}, blockers: []string{"Warn EmptyDir pod/default/cache"}},
+		},
+		"ManyOfOneWorkload": {
+			reason: "300 pods of one Deployment do not push everything else out of the status",
+			world:  aWorld().found(ofDeployment(barePod), ofDeployment(barePod), ofDeployment(barePod)),
+			want:   decided{phase: v1alpha1.PhaseAssessing, blockers: []string{"Block BarePod pod/default/debug"}},
+			says:   "2 more of deployment/default/web",
 		},
 		"Accepted": {
 			reason: "an accepted risk lets the migration pass, and stays visible with the user's words",

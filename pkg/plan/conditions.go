@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -102,12 +104,53 @@ func stalled(d Decision) metav1.Condition {
 }
 
 func preflightPassed(l look) metav1.Condition {
-	for _, f := range l.Findings {
-		if f.Blocks() {
-			return condition(v1alpha1.ConditionPreflightPassed, metav1.ConditionFalse, f.Check, f.Object+": "+f.Message)
+	if tasks := inventory.Tasks(l.Findings); len(tasks) > 0 {
+		return condition(v1alpha1.ConditionPreflightPassed, metav1.ConditionFalse, tasks[0].First.Check, preflightSummary(l.Findings, tasks))
+	}
+	return condition(v1alpha1.ConditionPreflightPassed, metav1.ConditionTrue, v1alpha1.ReasonPassed, "No check blocks."+acceptedSummary(l.Findings))
+}
+
+// preflightSummary says what to do first, names what comes then, and counts. The report has it all.
+func preflightSummary(findings []inventory.Finding, tasks []inventory.Task) string {
+	const most = 3
+	out := tasks[0].First.What() + ": " + tasks[0].First.Message
+	if len(tasks) > 1 {
+		out += " Then"
+		for i, t := range tasks[1:min(len(tasks), 1+most)] {
+			if i > 0 {
+				out += ","
+			}
+			out += " " + t.First.Check + " (" + t.First.What() + ")"
+		}
+		if more := len(tasks) - 1 - most; more > 0 {
+			out += fmt.Sprintf(" and %d more checks", more)
+		}
+		out += "."
+	}
+	return out + " In all: " + inventory.TallyOf(findings).String() + "."
+}
+
+// acceptedSummary names what was accepted, and counts what else is worth knowing.
+func acceptedSummary(findings []inventory.Finding) string {
+	const most = 3
+	var names []string
+	for _, g := range inventory.GroupFindings(findings) {
+		if g.Accepted {
+			names = append(names, g.Check+" ("+g.What()+")")
 		}
 	}
-	return condition(v1alpha1.ConditionPreflightPassed, metav1.ConditionTrue, v1alpha1.ReasonPassed, "No check blocks.")
+	out := ""
+	if len(names) > 0 {
+		out = " Accepted: " + strings.Join(names[:min(len(names), most)], ", ")
+		if more := len(names) - most; more > 0 {
+			out += fmt.Sprintf(" and %d more", more)
+		}
+		out += "."
+	}
+	if t := inventory.TallyOf(findings); t.Warns > 0 {
+		out += fmt.Sprintf(" Worth knowing: %d, in the report.", t.Warns)
+	}
+	return out
 }
 
 func snapshotTaken(l look) metav1.Condition {

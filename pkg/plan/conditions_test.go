@@ -116,6 +116,8 @@ func TestConditionsSayWhy(t *testing.T) {
 		"HumanFirst":        {"a human's comes before what ends by itself", aMigration(), aWorld().prepared().with(func(w *World) { w.Identity.Conflict = "not ours" }), v1alpha1.ConditionStalled, "True Blocked", "IdentityConflict"},
 		"NothingStalls":     {"what is well says so", aMigration(), aWorld(), v1alpha1.ConditionStalled, "False Progressing", "Nothing needs a human."},
 		"PreflightBlocked":  {"the check is the reason", aMigration(), aWorld().found(emptyDirs, barePod), v1alpha1.ConditionPreflightPassed, "False BarePod", "pod/default/debug: no controller"},
+		"PreflightFirst":    {"what to do first, what then, and how many there are", aMigration(), aWorld().found(emptyDirs, barePod, noRights), v1alpha1.ConditionPreflightPassed, "False Permission", "Then BarePod (pod/default/debug). In all: 2 block, 0 accepted, 1 worth knowing."},
+		"PreflightNamesIt":  {"what was accepted stays in sight", aMigration(), aWorld().found(accepted(barePod), emptyDirs), v1alpha1.ConditionPreflightPassed, "True Passed", "Accepted: BarePod (pod/default/debug). Worth knowing: 1"},
 		"PreflightAccepted": {"an accepted risk passes", aMigration(), aWorld().found(accepted(barePod)), v1alpha1.ConditionPreflightPassed, "True Passed", "No check blocks."},
 		"NoSnapshot":        {"nothing is recorded", aMigration(), aWorld(), v1alpha1.ConditionSnapshotTaken, "False NotYet", "Nothing has been changed"},
 		"Snapshot":          {"it is recorded", aMigration(), aWorld().snapshotTaken(), v1alpha1.ConditionSnapshotTaken, "True Taken", "recorded"},

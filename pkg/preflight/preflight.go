@@ -36,6 +36,8 @@ type Input struct {
 	EngineVersion string
 	// Resolved are findings that were made on the way: pools that name nothing, a translation that failed.
 	Resolved []inventory.Finding
+	// CheckedElsewhere are the checks that are made while castoff is at work: accepted risks may name them, too.
+	CheckedElsewhere []string
 
 	// moving and workloads are worked out once for all checks: at 30,000 pods and 300 budgets nobody wants to do it twice.
 	moving    []moving
@@ -76,19 +78,8 @@ func Run(in Input, accepted []v1alpha1.AcceptedRisk) []inventory.Finding {
 	for _, c := range checks {
 		findings = append(findings, c(in)...)
 	}
-	for i := range findings {
-		accept(&findings[i], accepted)
-	}
-	return findings
-}
-
-func accept(f *inventory.Finding, accepted []v1alpha1.AcceptedRisk) {
-	for _, a := range accepted {
-		if a.Covers(f.Check, f.Object) {
-			f.Accepted, f.AcceptedReason = true, a.Reason
-			return
-		}
-	}
+	accept(findings, accepted)
+	return append(findings, unusedRisks(in, findings, accepted)...)
 }
 
 func block(name, object, message string) inventory.Finding {

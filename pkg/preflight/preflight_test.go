@@ -528,68 +528,6 @@ func TestRunLeavesItsInputAlone(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
-	accepted := blocks(CheckBarePod, "pod/shop/debug", "general", "Bare.")
-	accepted.Accepted, accepted.AcceptedReason = true, "mine"
-	acceptedWarning := warns(CheckNoAutoscaler, "cluster/prod", "", "None.")
-	acceptedWarning.Accepted, acceptedWarning.AcceptedReason = true, "it runs elsewhere"
-	cases := map[string]struct {
-		reason   string
-		findings []inventory.Finding
-		want     string
-	}{
-		"Nothing": {
-			reason: "silence could be read as: it did not run",
-			want:   "No check blocks or warns.\n",
-		},
-		"Sections": {
-			reason:   "what blocks comes first, then what is accepted, then what is worth knowing",
-			findings: []inventory.Finding{warns(CheckNoAutoscaler, "cluster/prod", "", "None."), accepted, blocks(CheckAutoMode, "cluster/prod", "", "On.")},
-			want: `Blocks (1)
-  AutoMode  cluster/prod
-      On.
-Accepted (1)
-  BarePod  pod/shop/debug  (pool general)
-      Bare.
-      Accepted: mine
-Worth knowing (1)
-  NoClusterAutoscaler  cluster/prod
-      None.
-`,
-		},
-		"ByPool": {
-			reason:   "the cluster's own first, then pool by pool, in each as the checks came",
-			findings: []inventory.Finding{blocks("C", "o1", "z", "1."), blocks("B", "o2", "a", "2."), blocks("A", "o3", "z", "3."), blocks("D", "o4", "", "4.")},
-			want: `Blocks (4)
-  D  o4
-      4.
-  B  o2  (pool a)
-      2.
-  C  o1  (pool z)
-      1.
-  A  o3  (pool z)
-      3.
-`,
-		},
-		"AcceptedWarning": {
-			reason:   "an accepted warning is not shown twice",
-			findings: []inventory.Finding{acceptedWarning},
-			want: `Accepted (1)
-  NoClusterAutoscaler  cluster/prod
-      None.
-      Accepted: it runs elsewhere
-`,
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Text(tc.findings)); diff != "" {
-				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
-
 // large is a cluster of 1,000 nodes in 60 groups with 30,000 pods, one in ten of a DaemonSet, and 300 budgets in as many
 // namespaces as given.
 func large(namespaces int) Input {
@@ -683,21 +621,6 @@ func TestIndexFindsWhatTryingEveryBudgetFinds(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("round %d, pod %v: -want +got\n%s", round, p.Labels, diff)
 		}
-	}
-}
-
-// Whoever accepts a risk, or looks a finding up in the documentation, does so by these words.
-func TestChecksHaveDistinctNamesThatFitTheAPI(t *testing.T) {
-	all := []string{
-		CheckClusterNotFound, CheckWrongCluster, CheckAutoMode, CheckForeignKarpenter, CheckNoAutoscaler, CheckNodeRole, CheckPermissionDenied,
-		CheckPermissionUnknown, CheckGroupBusy, CheckNotTranslated, CheckNotCarried, CheckBudgetNeverAllows, CheckTwoBudgets, CheckBarePod,
-	}
-	seen := map[string]bool{}
-	for _, c := range all {
-		if seen[c] || c == "" || len(c) > 64 {
-			t.Errorf("check %q: acceptedRisks takes 1 to 64 characters, and tells checks apart by them", c)
-		}
-		seen[c] = true
 	}
 }
 
