@@ -74,13 +74,13 @@ const mostPods = 110
 
 // subnetFull: Karpenter's nodes come beside the old ones, so a subnet that is nearly full fails the launch, or gives pods on the new
 // node no address, in the middle of a drain. The rule is simple: each new node may take an address for every pod that it can have and
-// one for itself. With IPv6 pods take none; with custom networking they take them elsewhere, and the warning is wrong.
+// one for itself. With IPv6 pods take none, and with custom networking they take them from other subnets.
 func subnetFull(in Input) []inventory.Finding {
 	if in.Surroundings.Subnets == nil {
 		return nil
 	}
 	each := func(p inventory.Pool) int { return min(podsOfNode(in, p), mostPods) + 1 }
-	if strings.Contains(in.Cluster.ServiceCIDR, ":") {
+	if in.PodNetwork.CustomNetworking || strings.Contains(in.Cluster.ServiceCIDR, ":") {
 		each = func(inventory.Pool) int { return 1 }
 	}
 	var out []inventory.Finding
