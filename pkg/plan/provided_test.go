@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -175,4 +176,38 @@ func TestCase_C048_TheHomeIsNeverTouched(t *testing.T) {
 			t.Errorf("after the way back the home has size %d", g.Desired)
 		}
 	}
+}
+
+// TestCase_C059_LostAccessIsGivenBackAtOnce: EKS takes the role's access away hours after a node group is deleted. Whatever the
+// migration is doing then, one look gives it back; Karpenter's role is its own, so that it is rarely needed.
+func TestCase_C059_LostAccessIsGivenBackAtOnce(t *testing.T) {
+	lost := func(s *scene) *scene {
+		return s.with(func(w *World) {
+			w.Identity.Ready, w.Identity.Missing = false, []string{"access entry of role/nodes"}
+		})
+	}
+	cases := map[string]struct {
+		reason string
+		world  *scene
+	}{
+		"Shifting":  {"while nodes still join", lost(aWorld().shifting())},
+		"Completed": {"and when all is done but for the deletion of groups", lost(aWorld().completed())},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := Next(aMigration().build(), tc.world.build(), noon)
+			if !slices.Contains(told(d.Actions), "EnsureIdentity identity") || !slices.Contains(shown(d.Blockers), "Warn IdentityNotReady role/nodes") {
+				t.Errorf("%s: %v, %v", tc.reason, told(d.Actions), shown(d.Blockers))
+			}
+		})
+	}
+	t.Run("OfSomebodyElses", func(t *testing.T) {
+		s := aWorld().completed()
+		s.w.Cluster.Provided = inventory.Provided{NodeRole: "nodes", ControllerRole: "karpenter"}
+		s.w.Identity = inventory.Identity{NodeRole: "nodes", Conflict: "access entry of role/nodes is missing"}
+		d := Next(aMigration().build(), s.build(), noon)
+		if slices.Contains(told(d.Actions), "EnsureIdentity identity") || !slices.Contains(shown(d.Blockers), "Warn IdentityConflict role/nodes") {
+			t.Errorf("what castoff did not make is told, not made: %v, %v", told(d.Actions), shown(d.Blockers))
+		}
+	})
 }
