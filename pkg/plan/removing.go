@@ -59,7 +59,7 @@ func drainClaim(o *outcome, l look, p pool, c inventory.NodeClaim, n inventory.N
 	}
 	allow := allowance(l, n)
 	o.act(EvictPods{Node: c.Node, Pool: p.Name, Allow: allow})
-	awaitPods(o, p.Name, l.Drains[c.Node], c.Node, allow)
+	awaitPods(o, l, p, n, allow)
 }
 
 // karpenterNodes are the nodes of the pool's NodePool.

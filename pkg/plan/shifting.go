@@ -149,7 +149,7 @@ func drainBegun(o *outcome, l look, p pool, going []inventory.Node) {
 		if goesOn {
 			o.act(EvictPods{Node: n.Name, Pool: p.Name, Allow: allow})
 		}
-		awaitPods(o, p.Name, l.Drains[n.Name], n.Name, allow)
+		awaitPods(o, l, p, n, allow)
 		if overdue(l, n) {
 			tellTimeout(o, n, goesOn)
 		}
@@ -157,10 +157,15 @@ func drainBegun(o *outcome, l look, p pool, going []inventory.Node) {
 }
 
 // awaitPods says what is left on a node, and what of it is held back by more than the user allows.
-func awaitPods(o *outcome, pool string, d inventory.DrainState, node string, allow inventory.DrainAllowance) {
-	o.wait("Draining", "node/"+node, strconv.Itoa(d.Evictable)+" pods still have to leave the node.")
+func awaitPods(o *outcome, l look, p pool, n inventory.Node, allow inventory.DrainAllowance) {
+	d := l.Drains[n.Name]
+	message := strconv.Itoa(d.Evictable) + " pods still have to leave the node."
+	if !n.Ready {
+		message += " It has not been Ready since " + n.ReadyChanged.UTC().Format(time.RFC3339) + ", so nobody ends them there: bring it back, or, if the machine is gone for good, end its instance in EC2, and they go with it."
+	}
+	o.wait("Draining", "node/"+n.Name, message)
 	d.Blocked = slices.DeleteFunc(slices.Clone(d.Blocked), allow.Allows)
-	o.blockers = append(o.blockers, DrainBlockers(pool, d)...)
+	o.blockers = append(o.blockers, DrainBlockers(p.Name, d)...)
 }
 
 // end ends the instances of drained nodes, a group at a time.

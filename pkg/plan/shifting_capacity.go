@@ -60,7 +60,7 @@ func awaitCapacity(o *outcome, l look, p pool) {
 		case back:
 			o.act(ReleaseNode{Node: n.Name})
 		default:
-			awaitPods(o, p.Name, l.Drains[n.Name], n.Name, allowance(l, n))
+			awaitPods(o, l, p, n, allowance(l, n))
 		}
 	}
 }

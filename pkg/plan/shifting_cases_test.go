@@ -150,6 +150,24 @@ func TestSkippedPoolsDoNotFinish(t *testing.T) {
 	}
 }
 
+// TestANodeThatDoesNotAnswerIsNamed: its pods are evicted and never end, and only a human knows whether the machine is gone.
+func TestANodeThatDoesNotAnswerIsNamed(t *testing.T) {
+	silent := func(n *inventory.Node) { n.Ready, n.ReadyChanged = false, noon.Add(-time.Hour) }
+	run(t, map[string]step{
+		"Forward": {
+			reason: "on the way there", migration: aMigration().maxUnavailable("1"),
+			world: aWorld().shifting().draining("general-0", 2).withNode("general-0", silent),
+			want:  shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0"),
+			says:  "2 pods still have to leave the node. It has not been Ready since 2026-11-30T11:00:00Z",
+		},
+		"Empty": {
+			reason: "what is empty ends all the same", migration: aMigration().maxUnavailable("1"),
+			world: aWorld().shifting().draining("general-0", 0).withNode("general-0", silent),
+			want:  shifts([]string{"EndInstances general i-general-0"}, "Wait InstanceEnding node/general-0"),
+		},
+	})
+}
+
 func TestAllowance(t *testing.T) {
 	accepting := func() migrationOf {
 		m := aMigration().onTimeout(v1alpha1.TimeoutWait)
