@@ -32,8 +32,8 @@ func securityGroupsTagged(in Input) []inventory.Finding {
 			}
 		}
 		if len(tagged) > 1 {
-			out = append(out, ofPool(p.Name, CheckSecurityGroupsTagged, "The pool's nodes get "+fmt.Sprint(len(tagged))+" security groups with the tag kubernetes.io/cluster/"+in.Cluster.Name+
-				": "+three(tagged)+". What keeps load balancers wants exactly one, and fails with \"Multiple tagged security groups found\". Take the tag off the others."))
+			out = append(out, ofPool(p.Name, warn(CheckSecurityGroupsTagged, "pool/"+p.Name, "The pool's nodes get "+fmt.Sprint(len(tagged))+" security groups with the tag kubernetes.io/cluster/"+in.Cluster.Name+
+				": "+three(tagged)+". What keeps load balancers wants exactly one, and fails with \"Multiple tagged security groups found\". Take the tag off the others.")))
 		}
 	}
 	return out
@@ -50,8 +50,8 @@ func eniConfigMissing(in Input) []inventory.Finding {
 		}
 		missing := in.PodNetwork.MissingENIConfigs(t.NodePool.Spec.Template.Labels, zonesOf(in, p))
 		if len(missing) > 0 {
-			out = append(out, ofPool(p.Name, CheckENIConfigMissing, "Pods have addresses by custom networking, new nodes of the pool ask for the ENIConfig "+three(missing)+
-				" (by the label "+in.PodNetwork.ENIConfigLabel+"), and there is none: pods on them would have no address. Make it, or leave the node groups of that zone out."))
+			out = append(out, ofPool(p.Name, warn(CheckENIConfigMissing, "pool/"+p.Name, "Pods have addresses by custom networking, new nodes of the pool ask for the ENIConfig "+three(missing)+
+				" (by the label "+in.PodNetwork.ENIConfigLabel+"), and there is none: pods on them would have no address. Make it, or leave the node groups of that zone out.")))
 		}
 	}
 	return out
@@ -86,8 +86,8 @@ func fewerPods(in Input) []inventory.Finding {
 		}
 		slices.Sort(said)
 		if said = slices.Compact(said); len(said) > 0 {
-			out = append(out, ofPool(p.Name, CheckFewerPods, "New nodes hold fewer pods than those that are there: "+three(said)+
-				". The same pods may need more nodes. Set --max-pods in the launch template's user data to what the nodes have, or accept it."))
+			out = append(out, ofPool(p.Name, warn(CheckFewerPods, "pool/"+p.Name, "New nodes hold fewer pods than those that are there: "+three(said)+
+				". The same pods may need more nodes. Set --max-pods in the launch template's user data to what the nodes have, or accept it.")))
 		}
 	}
 	return out
@@ -116,9 +116,8 @@ func podsOf(in Input, p inventory.Pool, instanceType string) int64 {
 	return 0
 }
 
-// ofPool warns of a pool.
-func ofPool(pool, check, message string) inventory.Finding {
-	f := warn(check, "pool/"+pool, message)
+// ofPool is a finding about a pool.
+func ofPool(pool string, f inventory.Finding) inventory.Finding {
 	f.Pool = pool
 	return f
 }
