@@ -136,8 +136,8 @@ rollback-report: build-lab ## Of the long suite: there and back, with pauses and
 	@cat bin/rollback-report.json
 
 .PHONY: bench
-bench: ## Benchmarks of the pure packages
-	@$(GO_TEST) -run '^$$' -bench . -benchmem $(FLAGS) ./pkg/...
+bench: ## Benchmarks of the pure packages, and of reading and judging 1,000 nodes, which fails over its budget
+	@$(GO_TEST) -run '^$$' -bench . -benchmem $(FLAGS) ./pkg/... ./controllers
 
 ##@ Verify
 
