@@ -598,7 +598,7 @@ func TestCase_C040_APodWhoseDiskIsTheNodesOwnIsNotEvictedAndAPendingNamesakeNotW
 				return
 			}
 			s.check(tc.reason, got, 1, []string{}, inventory.BlockedPod{Pod: s.name("data-0"), Reason: inventory.BlockedLocalVolume, Volume: s.namespace + "-disk"})
-			if says := got.Blocked[0].Message; !strings.Contains(says, "claim "+s.namespace+"/disk") || !strings.Contains(says, "accept the risk LocalVolume for pod/"+s.namespace+"/data-0") {
+			if says := got.Blocked[0].Message; !strings.Contains(says, "claim "+s.namespace+"/disk") || !strings.Contains(says, "accept the risk LocalVolume for persistentvolume/"+s.namespace+"-disk") {
 				t.Errorf("%s: want claim and what to do, got %q", tc.reason, says)
 			}
 			allowed := s.passes(cluster.Client, inventory.DrainAllowance{LocalVolumes: inventory.Objects{"persistentvolume/" + s.namespace + "-disk"}})

@@ -99,8 +99,8 @@ func (p *pass) leftBehind(ctx context.Context, pod *corev1.Pod) (*inventory.Bloc
 			continue
 		}
 		b := blocked(pod, inventory.BlockedLocalVolume, fmt.Sprintf(
-			"its PersistentVolume %s (claim %s) is on this node's own disk, so it could run nowhere else: move its data, or accept the risk LocalVolume for pod/%s, and it is evicted without them",
-			pv.Name, claim, client.ObjectKeyFromObject(pod)))
+			"its PersistentVolume %s (claim %s) is on this node's own disk, so it could run nowhere else: move its data, or accept the risk LocalVolume for persistentvolume/%s, and it is evicted without them",
+			pv.Name, claim, pv.Name))
 		if b.Volume = pv.Name; !p.allow.Allows(*b) {
 			return b, nil
 		}

@@ -78,20 +78,23 @@ func tellTimeout(o *outcome, n inventory.Node, goesOn bool) {
 	o.wait(reasonTimeout, "node/"+n.Name, "Its drain began at "+drainingSince(n).UTC().Format(time.RFC3339)+" and lasts longer than strategy.timeoutSeconds: "+message)
 }
 
+// CheckBudgetOverride accepts that pods of a budget are deleted which it refuses to let go. It is no finding: only a user says it.
+const CheckBudgetOverride = "BudgetOverride"
+
 // allowance is what the drain of a node may do now beyond evicting what a controller replaces. What has to wait for its time does.
 func allowance(l look, n inventory.Node) inventory.DrainAllowance {
-	a := inventory.DrainAllowance{BarePods: l.accepted(inventory.BlockedBare), LocalVolumes: l.accepted(inventory.BlockedLocalVolume)}
+	a := inventory.DrainAllowance{BarePods: l.accepted(string(inventory.BlockedBare)), LocalVolumes: l.accepted(string(inventory.BlockedLocalVolume))}
 	if overdue(l, n) {
-		a.Jobs, a.DoNotDisrupt, a.Budgets = true, l.accepted(inventory.BlockedDoNotDisrupt), l.accepted(inventory.BlockedOverridden)
+		a.Jobs, a.DoNotDisrupt, a.Budgets = true, l.accepted(string(inventory.BlockedDoNotDisrupt)), l.accepted(CheckBudgetOverride)
 	}
 	return a
 }
 
 // accepted are the objects for which spec.acceptedRisks has the check.
-func (l look) accepted(check inventory.BlockReason) inventory.Objects {
+func (l look) accepted(check string) inventory.Objects {
 	var out inventory.Objects
 	for _, a := range l.m.Spec.AcceptedRisks {
-		if a.Check == string(check) {
+		if a.Check == check {
 			out = append(out, a.Object)
 		}
 	}
