@@ -136,7 +136,7 @@ func TestObjectNames(t *testing.T) {
 			want: []string{
 				"ClusterRole castoff", "ClusterRole castoff-engine", "ClusterRole castoff-engine-bind", "ClusterRole castoff-engine-core",
 				"ClusterRoleBinding castoff", "ClusterRoleBinding castoff-engine-bind", "Deployment castoff-system/castoff",
-				"PodDisruptionBudget castoff-system/castoff", "Role castoff-system/castoff",
+				"PodDisruptionBudget castoff-system/castoff", "PriorityClass castoff-placeholder", "Role castoff-system/castoff",
 				"Role kube-system/castoff-engine-install", "Role kube-system/castoff-engine-install-dns",
 				"RoleBinding castoff-system/castoff",
 				"RoleBinding kube-system/castoff-engine-install", "RoleBinding kube-system/castoff-engine-install-dns",

@@ -174,7 +174,7 @@ func TestObserveKarpentersObjects(t *testing.T) {
 	}
 	want := []inventory.NodeClaim{
 		{Name: "general-1", NodePool: "general", Node: "node-1", Ready: true},
-		{Name: "general-2", NodePool: "general", Message: "Registered: the node did not join"},
+		{Name: "general-2", NodePool: "general", Unregistered: true, Message: "Registered: the node did not join"},
 	}
 	if diff := cmp.Diff(want, got.NodeClaims, cmpopts.IgnoreFields(inventory.NodeClaim{}, "Created")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
