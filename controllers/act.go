@@ -88,6 +88,10 @@ func (r *Reconciler) do(ctx context.Context, m *v1alpha1.Migration, w plan.World
 		var d inventory.DrainState
 		d, err = p.Drainer.Pass(ctx, a.Node, a.Allow)
 		res.drain = &d
+	case plan.WarmNode:
+		err = p.Drainer.Warm(ctx, a.Node, a.Pool, ownerOf(m))
+	case plan.DropPlaceholders:
+		err = p.Drainer.Drop(ctx, a.Names)
 	case plan.InstallCRDs:
 		err = r.withRelease(m, w, func(release helm.Release) error { return p.Releases.ApplyCRDs(ctx, release) })
 	case plan.RemoveCRDs:

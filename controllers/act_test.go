@@ -78,6 +78,8 @@ func TestEveryActionReachesOnePort(t *testing.T) {
 		"EnsureNodePool":           {"Karpenter's", plan.EnsureNodePool{NodePool: &karpv1.NodePool{}}, "EnsureNodePool"},
 		"FenceNode":                {"in one patch", plan.FenceNode{Node: "i-general-0", Pool: "general"}, "Fence"},
 		"BeginDrain":               {"the mark comes first", plan.BeginDrain{Node: "i-general-0"}, "Begin"},
+		"WarmNode":                 {"room comes before the first eviction", plan.WarmNode{Node: "i-general-0", Pool: "general"}, "Warm"},
+		"DropPlaceholders":         {"room that nobody needs", plan.DropPlaceholders{Names: []string{"i-none/0"}}, "Drop"},
 		"EvictPods":                {"one pass", plan.EvictPods{Node: "i-none", Pool: "general"}, "Pass"},
 		"StopAutoscaler":           {"to 0", plan.StopAutoscaler{}, "Stop"},
 		"InstallCRDs":              {"of Karpenter", plan.InstallCRDs{}, "ApplyCRDs"},

@@ -37,6 +37,7 @@ func (w *world) portrait() []string {
 		add("pods on nodes %s: %d", pool, held[pool])
 	}
 	add("pods without a node %d", w.homeless["general"]+w.homeless["batch"])
+	add("placeholders %d", len(w.placeholders()))
 	holder, _, _ := strings.Cut(w.ca.LeaseHolder, "-")
 	add("autoscaler: replicas %d, pods %d, leads %t with %v, lease held by %s, deleted %t", w.ca.Replicas, w.ca.Pods, w.scaler.leads, w.ca.Groups, holder, w.scaler.deleted)
 	for _, p := range w.engine.NodePools {
@@ -69,7 +70,7 @@ func portraitOfGroup(g *inventory.NodeGroup) []string {
 func portraitOfNode(n *corev1.Node) string {
 	labels, annotations := maps.Clone(n.Labels), maps.Clone(n.Annotations)
 	delete(labels, corev1.LabelHostname)
-	for _, timed := range []string{v1alpha1.AnnotationDraining, v1alpha1.AnnotationRestoredFrom} {
+	for _, timed := range []string{v1alpha1.AnnotationDraining, v1alpha1.AnnotationWarmed, v1alpha1.AnnotationRestoredFrom} {
 		if _, ok := annotations[timed]; ok {
 			annotations[timed] = "*"
 		}
@@ -147,7 +148,7 @@ func (w *world) rest() []string {
 func (w *world) fenced() []string {
 	var out []string
 	for _, n := range w.nodes() {
-		if tainted(n, v1alpha1.TaintLegacy) || n.Annotations[v1alpha1.AnnotationCordonedBy] != "" || n.Annotations[v1alpha1.AnnotationDraining] != "" ||
+		if tainted(n, v1alpha1.TaintLegacy) || n.Annotations[v1alpha1.AnnotationCordonedBy] != "" || n.Annotations[v1alpha1.AnnotationDraining] != "" || n.Annotations[v1alpha1.AnnotationWarmed] != "" ||
 			n.Labels[corev1.LabelNodeExcludeBalancers] != "" || n.Labels[v1alpha1.LabelScaler] != "" {
 			out = append(out, "not in service after a pause: "+portraitOfNode(n))
 		}

@@ -40,7 +40,7 @@ func TestCrashKnownBad(t *testing.T) {
 		"NoFence": {
 			reason: "a leader that leads no more writes its ledger over the new one's, and goes on to act",
 			spoil:  func(w *world) { w.c.careless = true },
-			trials: append(staleLeaders("forward", c), staleLeaders("back", back)...), at: "write 4", want: "AWS ended",
+			trials: append(staleLeaders("forward", c), staleLeaders("back", back)...), at: "write 2", want: "AWS ended",
 		},
 		"EndsWithoutLooking": {
 			reason: "an answer that is lost is taken for a call that was not made",

@@ -105,6 +105,9 @@ type Drainer interface {
 	Pass(ctx context.Context, node string, allow inventory.DrainAllowance) (inventory.DrainState, error)
 	Mark(ctx context.Context, node, pool string) error
 	Fence(ctx context.Context, node, pool string) error
+	Warm(ctx context.Context, node, pool string, owner metav1.OwnerReference) error
+	Placeholders(ctx context.Context) ([]inventory.Placeholder, error)
+	Drop(ctx context.Context, placeholders []string) error
 	Begin(ctx context.Context, node string) error
 	Cordon(ctx context.Context, node string) error
 	Release(ctx context.Context, node string) error

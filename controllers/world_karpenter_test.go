@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -70,7 +71,7 @@ func (w *world) tickKarpenter() {
 		}
 		if w.now.Sub(c.born) >= claimJoins && w.node(c.node()) == nil {
 			labels := map[string]string{karpv1.NodePoolLabelKey: c.pool, v1alpha1.LabelPool: c.pool}
-			w.addNode(c.node(), "i-"+c.name, labels, true)
+			w.addNode(c.node(), "i-karpenter-"+c.name, labels, true)
 		}
 		left = append(left, w.consolidate(c))
 	}
@@ -106,7 +107,38 @@ func disrupts(p *karpv1.NodePool) bool {
 	})
 }
 
-// launch makes as many nodes as the pods without one need.
+// placeholders are what is held, the names of a node's first pod first. They are Ready as far as there is room on nodes that are
+// Ready, after the pods that wait.
+func (w *world) placeholders() []inventory.Placeholder {
+	room := map[string]int{}
+	for _, pool := range testPools {
+		room[pool] = -w.homeless[pool]
+	}
+	for _, c := range w.claims {
+		if n := w.node(c.node()); n != nil && !n.Spec.Unschedulable && c.gone.IsZero() && nodeReady(n) {
+			room[c.pool] += roomOfNode - w.pods[c.node()]
+		}
+	}
+	var out []inventory.Placeholder
+	for _, node := range slices.Sorted(maps.Keys(w.held)) {
+		pool := w.heldFor(node)
+		for i := range w.held[node] {
+			room[pool]--
+			out = append(out, inventory.Placeholder{Name: fmt.Sprintf("%s/%d", node, i), Pool: pool, Node: node, Ready: room[pool] >= 0})
+		}
+	}
+	return out
+}
+
+// heldFor is the pool of a legacy node, which may be gone: they are named after it.
+func (w *world) heldFor(node string) string {
+	if n := w.node(node); n != nil {
+		return w.poolOf(n)
+	}
+	return ""
+}
+
+// launch makes as many nodes as the pods without one need, placeholders among them.
 func (w *world) launch(pool string) {
 	room := 0
 	for _, c := range w.claims {
@@ -115,7 +147,13 @@ func (w *world) launch(pool string) {
 			room += roomOfNode - w.pods[c.node()]
 		}
 	}
-	for ; room < w.homeless[pool]; room += roomOfNode {
+	wanted := w.homeless[pool]
+	for node, held := range w.held {
+		if w.heldFor(node) == pool {
+			wanted += held
+		}
+	}
+	for ; room < wanted; room += roomOfNode {
 		w.ids++
 		w.claims = append(w.claims, claim{name: fmt.Sprintf("%s-%d", pool, w.ids), pool: pool, born: w.now})
 	}

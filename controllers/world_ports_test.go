@@ -2,9 +2,11 @@ package controllers
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,6 +124,7 @@ func (p drainerPort) Pass(ctx context.Context, node string, _ inventory.DrainAll
 		p.w.mayEvict(n)
 		if p.w.pods[node] > 0 {
 			p.w.pods[node]--
+			p.w.held[node] = max(p.w.held[node]-1, 0) // swapped
 			p.w.homeless[p.w.poolOf(n)]++
 			p.w.showPending()
 		}
@@ -165,6 +168,31 @@ func (p drainerPort) Fence(ctx context.Context, node, pool string) error {
 			p.w.breaks("node %s fenced before a NodePool serves %s", node, pool)
 		}
 		return p.real.Fence(ctx, node, pool)
+	})
+}
+
+// Warm keeps room for as many pods as the node has: they are only counted, as pods are.
+func (p drainerPort) Warm(ctx context.Context, node, pool string, owner metav1.OwnerReference) error {
+	return p.onNode("Warm", func() error {
+		if n := p.w.node(node); n != nil && p.w.held[node] == 0 {
+			p.w.held[node] = p.w.pods[node]
+		}
+		return p.real.Warm(ctx, node, pool, owner) // finds no pods in this store, and notes on the node that it is warm
+	})
+}
+
+func (p drainerPort) Placeholders(context.Context) ([]inventory.Placeholder, error) {
+	return p.w.placeholders(), p.w.read("Placeholders")
+}
+
+func (p drainerPort) Drop(_ context.Context, names []string) error {
+	return p.w.change("Drop", func() error {
+		for _, name := range names {
+			if node, _, ok := strings.Cut(name, "/"); ok && p.w.held[node] > 0 {
+				p.w.held[node]--
+			}
+		}
+		return nil
 	})
 }
 

@@ -45,6 +45,7 @@ type world struct {
 	ids     int                  // instances launched so far
 
 	pods     map[string]int // evictable pods by node
+	held     map[string]int // placeholders by legacy node
 	homeless map[string]int // pods without a node, by pool
 
 	ca      inventory.Autoscaler
@@ -91,7 +92,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), lag: testLag, patience: mostUnserved,
 		groups: map[string]*inventory.NodeGroup{}, born: map[string]time.Time{}, endings: map[string]time.Time{},
-		pods: map[string]int{}, homeless: map[string]int{}, started: map[string]time.Time{}, leaving: map[string]time.Time{},
+		pods: map[string]int{}, held: map[string]int{}, homeless: map[string]int{}, started: map[string]time.Time{}, leaving: map[string]time.Time{},
 		calls: map[string]int{}, unserved: map[string]time.Duration{}, permission: inventory.PermissionAllowed, sha: testSHA,
 	}
 	w.ca = inventory.Autoscaler{
@@ -122,7 +123,7 @@ func (w *world) fork(t *testing.T) *world {
 		settled: w.settled, identity: w.identity, crds: w.crds, rel: w.rel, handlers: slices.Clone(w.handlers), snapshot: w.snapshot, sha: w.sha, saved: w.saved,
 		permission: w.permission, policies: w.policies, broken: slices.Clone(w.broken), longest: w.longest, patience: w.patience, writes: w.writes,
 		groups: map[string]*inventory.NodeGroup{}, history: slices.Clone(w.history), born: maps.Clone(w.born), endings: maps.Clone(w.endings),
-		pods: maps.Clone(w.pods), homeless: maps.Clone(w.homeless), started: maps.Clone(w.started), leaving: maps.Clone(w.leaving),
+		pods: maps.Clone(w.pods), held: maps.Clone(w.held), homeless: maps.Clone(w.homeless), started: maps.Clone(w.started), leaving: maps.Clone(w.leaving),
 		unserved: maps.Clone(w.unserved), calls: maps.Clone(w.calls), c: w.c.fork(),
 	}
 	f.scaler.idle = maps.Clone(w.scaler.idle)

@@ -28,6 +28,9 @@ type Room struct {
 	Args  []string
 }
 
+// longest is for how many seconds a placeholder keeps its room. A batch that takes longer does without.
+const longest int64 = 3600
+
 // nonRoot is the user and group that distroless images call nonroot.
 const nonRoot = 65532
 
@@ -69,7 +72,7 @@ func (d *Drainer) placeholders(ctx context.Context, which client.ListOption) ([]
 func placeholderOf(p *corev1.Pod) inventory.Placeholder {
 	out := inventory.Placeholder{
 		Name: p.Name, Pool: p.Labels[v1alpha1.LabelPlaceholder], Node: p.Annotations[v1alpha1.AnnotationPlaceholderNode],
-		Pod: types.UID(p.Labels[v1alpha1.LabelPlaceholderPod]), On: p.Spec.NodeName, Ready: ready(p), Created: p.CreationTimestamp.Time,
+		Pod: types.UID(p.Labels[v1alpha1.LabelPlaceholderPod]), On: p.Spec.NodeName, Ready: ready(p), Ended: finished(p), Created: p.CreationTimestamp.Time,
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
@@ -176,6 +179,7 @@ func (r Room) placeholder(pod *corev1.Pod, node *corev1.Node, pool string, owner
 			PriorityClassName:             v1alpha1.PlaceholderPriorityClass,
 			AutomountServiceAccountToken:  ptr.To(false),
 			EnableServiceLinks:            ptr.To(false),
+			ActiveDeadlineSeconds:         ptr.To(longest),  // it ends by itself where castoff is no more
 			TerminationGracePeriodSeconds: ptr.To[int64](0), // 15 seconds of grace delayed the moved pod by 16
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nonRoot), RunAsGroup: ptr.To[int64](nonRoot),

@@ -127,7 +127,7 @@ func TestPlaceholderHasThePodsShape(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			want := corev1.PodSpec{
-				PriorityClassName: v1alpha1.PlaceholderPriorityClass, TerminationGracePeriodSeconds: ptr.To[int64](0),
+				PriorityClassName: v1alpha1.PlaceholderPriorityClass, TerminationGracePeriodSeconds: ptr.To[int64](0), ActiveDeadlineSeconds: ptr.To[int64](3600),
 				Affinity:   &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{onKarpenter()}}}},
 				Containers: []corev1.Container{{Name: "placeholder", Image: room.Image, Args: room.Args}},
 			}

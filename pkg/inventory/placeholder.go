@@ -16,7 +16,9 @@ type Placeholder struct {
 	// On is the node that has the room; empty while there is none.
 	On string `json:"on,omitempty"`
 	// Ready says that it runs: its node is there and takes pods.
-	Ready   bool      `json:"ready,omitempty"`
+	Ready bool `json:"ready,omitempty"`
+	// Ended says that its time was over before anybody moved in.
+	Ended   bool      `json:"ended,omitempty"`
 	Created time.Time `json:"created"`
 	// Message says why it has no node yet, in the scheduler's words.
 	Message string `json:"message,omitempty"`

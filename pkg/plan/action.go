@@ -46,6 +46,10 @@ type (
 	EnsureNodePool struct{ NodePool *karpv1.NodePool }
 	// FenceNode keeps new pods off a legacy node: labels, cordon and the soft taint in one patch.
 	FenceNode struct{ Node, Pool string }
+	// WarmNode makes placeholders for the pods of a legacy node, so that Karpenter launches what they need before the first goes.
+	WarmNode struct{ Node, Pool string }
+	// DropPlaceholders gives room free that nobody will move into.
+	DropPlaceholders struct{ Names []string }
 	// BeginDrain marks a node as being drained and keeps everything off it.
 	BeginDrain struct{ Node string }
 	// EvictPods makes one bounded pass over a node that is being drained.
@@ -179,6 +183,8 @@ func (HoldLease) action()                {}
 func (StripLeftovers) action()           {}
 func (EnsureNodePool) action()           {}
 func (FenceNode) action()                {}
+func (WarmNode) action()                 {}
+func (DropPlaceholders) action()         {}
 func (BeginDrain) action()               {}
 func (EvictPods) action()                {}
 func (ReleaseNode) action()              {}

@@ -56,6 +56,12 @@ func (b migrationOf) manual(approved ...v1alpha1.ApprovalStep) migrationOf {
 	return b
 }
 
+// warmFirst has room ready before the first eviction.
+func (b migrationOf) warmFirst() migrationOf {
+	b.m.Spec.Strategy.Capacity = v1alpha1.CapacityWarmFirst
+	return b
+}
+
 func (b migrationOf) soak(seconds int32) migrationOf {
 	b.m.Spec.Strategy.SoakSeconds = &seconds
 	return b
@@ -322,7 +328,7 @@ func releaseIt(n *inventory.Node) {
 	if n.Annotations[v1alpha1.AnnotationCordonedBy] != "" {
 		n.Unschedulable = false
 	}
-	for _, key := range []string{v1alpha1.AnnotationCordonedBy, v1alpha1.AnnotationExcludedBy, v1alpha1.AnnotationDraining} {
+	for _, key := range []string{v1alpha1.AnnotationCordonedBy, v1alpha1.AnnotationExcludedBy, v1alpha1.AnnotationDraining, v1alpha1.AnnotationWarmed} {
 		delete(n.Annotations, key)
 	}
 	delete(n.Labels, v1alpha1.LabelScaler)
@@ -346,6 +352,14 @@ func (s *scene) shifting() *scene {
 func (s *scene) draining(node string, evictable int, blocked ...inventory.BlockedPod) *scene {
 	s.w.Drains[node] = inventory.DrainState{Node: node, Evictable: evictable, Blocked: blocked}
 	return s.withNode(node, func(n *inventory.Node) { n.Annotations[v1alpha1.AnnotationDraining] = "2026-11-30T11:59:00Z" })
+}
+
+// warm: the node's pods have placeholders, of which so many are Ready and so many are not.
+func (s *scene) warm(node string, ready, pending int) *scene {
+	for i := range ready + pending {
+		s.w.Placeholders = append(s.w.Placeholders, inventory.Placeholder{Name: fmt.Sprintf("%s:%d", node, i), Node: node, Ready: i < ready, Created: noon})
+	}
+	return s.withNode(node, func(n *inventory.Node) { n.Annotations[v1alpha1.AnnotationWarmed] = "2026-11-30T11:58:00Z" })
 }
 
 // emptied: no node and no instance of the pool is left; its sizes and its NodePool's guard are as they were.
@@ -428,6 +442,10 @@ func tell(action Action) string {
 		return name + " " + a.NodePool.Name + " " + targetHash(a.NodePool)
 	case FenceNode:
 		return name + " " + a.Node + " " + a.Pool
+	case WarmNode:
+		return name + " " + a.Node + " " + a.Pool
+	case DropPlaceholders:
+		return name + " " + strings.Join(a.Names, ":")
 	case BeginDrain:
 		return name + " " + a.Node
 	case EvictPods:

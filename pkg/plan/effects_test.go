@@ -99,8 +99,15 @@ func (s *scene) nodeEffect(action Action) {
 		s.onNode(a.Node, cordonIt)
 	case BeginDrain:
 		s.onNode(a.Node, func(n *inventory.Node) { s.draining(n.Name, 2) })
+	case WarmNode:
+		s.onNode(a.Node, func(n *inventory.Node) { s.warm(n.Name, 0, 2) })
+	case DropPlaceholders:
+		s.w.Placeholders = slices.DeleteFunc(slices.Clone(s.w.Placeholders), func(p inventory.Placeholder) bool { return slices.Contains(a.Names, p.Name) })
 	case EvictPods:
 		d := s.w.Drains[a.Node]
+		if i := slices.IndexFunc(s.w.Placeholders, func(p inventory.Placeholder) bool { return p.Node == a.Node }); i >= 0 && d.Evictable > 0 {
+			s.w.Placeholders = slices.Delete(slices.Clone(s.w.Placeholders), i, i+1) // swapped
+		}
 		s.w.Drains[a.Node] = inventory.DrainState{Node: a.Node, Evictable: max(0, d.Evictable-1)}
 	case ReleaseNode:
 		s.onNode(a.Node, releaseIt)
@@ -268,6 +275,9 @@ func (s *scene) tick(now time.Time) {
 	}
 	for i := range s.w.Nodes {
 		s.w.Nodes[i].Ready = true
+	}
+	for i := range s.w.Placeholders {
+		s.w.Placeholders[i].Ready = true
 	}
 }
 

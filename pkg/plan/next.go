@@ -44,6 +44,7 @@ func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
 	l := newLook(m, w, now)
 	led := openLedger(m.Status.Operations, w, now)
 	d := decide(&led, l)
+	d.Actions = append(dropStale(l), d.Actions...)
 	d.Actions = admit(&led, &d, now)
 	d.Until = soonest(d.Until, renewalAt(l))
 	d.Rested = d.Rested && firstStop(d.Blockers) == nil // what was asked for before may still come true

@@ -99,6 +99,9 @@ func randomStage(r *rand.Rand) (*scene, migrationOf) {
 		m = m.soaked()
 	}
 	if r.Intn(2) == 0 {
+		m = m.warmFirst()
+	}
+	if r.Intn(2) == 0 {
 		m = m.onTimeout([]v1alpha1.TimeoutPolicy{v1alpha1.TimeoutWait, v1alpha1.TimeoutSkip, v1alpha1.TimeoutPause}[r.Intn(3)])
 	}
 	return stages[r.Intn(len(stages))](s), m

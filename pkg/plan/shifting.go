@@ -222,8 +222,8 @@ func begin(o *outcome, l look, pool string, nodes []inventory.Node, total int) {
 		o.wait("PodsPending", "pool/"+pool, fmt.Sprintf("%d pods more than before the migration wait for a node; the next node is drained when they have one.", homeless))
 		return
 	}
-	for _, n := range spread(waiting, nodes)[:min(room, len(waiting))] {
-		o.act(BeginDrain{Node: n.Name})
+	for _, n := range warmFirst(spread(waiting, nodes))[:min(room, len(waiting))] {
+		open(o, l, pool, n)
 	}
 }
 

@@ -43,6 +43,8 @@ type World struct {
 
 	// Drains holds what is left on the nodes that Needs asked about, by node name.
 	Drains map[string]inventory.DrainState
+	// Placeholders are castoff's own pods that keep room for those that will move.
+	Placeholders []inventory.Placeholder
 	// LaunchFailures are the nodes that Karpenter could not launch lately; only looked for when Needs asks.
 	LaunchFailures []inventory.LaunchFailure
 	// Launched are the instances of Karpenter's that nobody ended; only looked for when Needs asks.
@@ -74,7 +76,7 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	n.Preflight = !halted(m) && (!handingOverReached(l) || betweenPools(l))
 	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && !halted(m) &&
 		m.Status.CompletionTime != nil && slices.Contains(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
-	n.LaunchFailures = !halted(m) && handingOverReached(l) && (l.homeless() > 0 ||
+	n.LaunchFailures = !halted(m) && handingOverReached(l) && (l.homeless() > 0 || slices.ContainsFunc(w.Placeholders, roomPending) ||
 		slices.ContainsFunc(m.Status.Blockers, func(b v1alpha1.Blocker) bool { return b.Reason == CheckCapacity }))
 	n.Launched = halted(m) && uninstalls(l) && len(w.Engine.NodeClaims) == 0
 	for _, p := range l.pools {
