@@ -185,7 +185,7 @@ func TestCase_C005_ALeaderThatGitOpsStartsIsNotFought(t *testing.T) {
 			told := said(w)
 			const object = "Block TwoScalers deployment/kube-system/cluster-autoscaler"
 			apply(t, w)
-			blocked := func(w *world) bool { return told[object] != "" }
+			blocked := func(*world) bool { return told[object] != "" }
 			if err := w.drive(blocked, mostLooks); err != nil {
 				t.Fatal(err)
 			}

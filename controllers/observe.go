@@ -196,7 +196,7 @@ func freshness(settled bool) time.Duration {
 // does not change what is being done.
 func (o *Observer) resolve(m *v1alpha1.Migration, w *plan.World) []inventory.Finding {
 	var findings []inventory.Finding
-	source := w.Groups
+	var source []inventory.NodeGroup
 	if s := w.Snapshot; s != nil {
 		w.Home, w.Pools = s.Home, s.Pools
 		source = recordedGroups(s, w.Groups)

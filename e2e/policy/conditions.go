@@ -64,10 +64,10 @@ func holds(text string, have, want []string) bool {
 		return o.ifExists || o.set == "ForAllValues" || o.negated && o.set == ""
 	}
 	one := func(value string) bool { return matchAny(want, value, o.matches) != o.negated }
-	switch {
-	case o.set == "ForAllValues":
+	switch o.set {
+	case "ForAllValues":
 		return !slices.ContainsFunc(have, func(v string) bool { return !one(v) })
-	case o.set == "ForAnyValue":
+	case "ForAnyValue":
 		return slices.ContainsFunc(have, one)
 	default:
 		return len(have) == 1 && one(have[0])

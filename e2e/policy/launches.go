@@ -69,10 +69,10 @@ func (r *Reader) ec2(c call) []Request {
 	case "DeleteLaunchTemplate":
 		return c.each(c.target(awsapi.ARN(r.cluster, "ec2", "launch-template/*"+c.in.LaunchTemplateID)))
 	case "CreateLaunchTemplate":
-		return r.made(c, "CreateLaunchTemplate", "launch-template", c.in.TagSpecifications)
+		return r.made("CreateLaunchTemplate", "launch-template", c.in.TagSpecifications)
 	case "CreateFleet":
 		// An instant fleet launches at once, on behalf of the caller, who must be allowed both (EC2 user guide, EC2 Fleet prerequisites).
-		fleet := append(r.made(c, "CreateFleet", "fleet", c.in.TagSpecifications), r.launch(c, "CreateFleet")...)
+		fleet := append(r.made("CreateFleet", "fleet", c.in.TagSpecifications), r.launch(c, "CreateFleet")...)
 		return append(fleet, r.launch(c, "RunInstances")...)
 	case "RunInstances":
 		return r.launch(c, "RunInstances")
@@ -89,7 +89,7 @@ func (r *Reader) ids(kind string, ids ...string) (arns []string) {
 }
 
 // made asks for making a thing of the kind and, with tags, for tagging it, which ec2:CreateAction tells from tagging later.
-func (r *Reader) made(c call, action, kind string, specifications tagSpecifications) []Request {
+func (r *Reader) made(action, kind string, specifications tagSpecifications) []Request {
 	resource, tags := awsapi.ARN(r.cluster, "ec2", kind+"/*"), specifications.of(kind)
 	requests := []Request{{Action: "ec2:" + action, Resource: resource, Context: tagging(tags)}}
 	if len(tags) > 0 {
@@ -133,7 +133,7 @@ func (r *Reader) launch(c call, action string) []Request {
 		requests = append(requests, Request{Action: "ec2:" + action, Resource: resource})
 	}
 	for _, kind := range kinds {
-		requests = append(requests, r.made(c, action, kind, specifications)...)
+		requests = append(requests, r.made(action, kind, specifications)...)
 	}
 	return requests
 }

@@ -126,18 +126,23 @@ func parse(words []string) flags {
 			i++
 			value = words[i]
 		}
-		switch {
-		case texts[name] != nil && unresolved(value):
-			f.notes = append(f.notes, "--"+name+"="+value+" holds a variable that only the pod knows; castoff takes the default for it")
-		case texts[name] != nil:
-			*texts[name] = value
-		case name == flagNodes:
-			f.addStatic(value)
-		case name == flagDiscovery:
-			f.addDiscovery(value)
-		}
+		f.set(name, value, texts[name])
 	}
 	return f
+}
+
+// set takes the value of a flag; text is where it goes, if it is a text that castoff needs.
+func (f *flags) set(name, value string, text *string) {
+	switch {
+	case text != nil && unresolved(value):
+		f.notes = append(f.notes, "--"+name+"="+value+" holds a variable that only the pod knows; castoff takes the default for it")
+	case text != nil:
+		*text = value
+	case name == flagNodes:
+		f.addStatic(value)
+	case name == flagDiscovery:
+		f.addDiscovery(value)
+	}
 }
 
 // unresolved says that an argument holds a variable whose value is not in the workload: of a Secret, a ConfigMap, or of none.

@@ -391,7 +391,7 @@ func TestCase_C098_ADrainAsksLittle(t *testing.T) {
 		objects = append(objects, pod(fmt.Sprintf("web-%02d", i)))
 	}
 	asked := map[string]int{}
-	answer := error(noRoomAnswer())
+	answer := noRoomAnswer()
 	funcs := evictions(new([]policyv1.Eviction), func(string) error { asked["evict"]++; return answer })
 	funcs.Get = func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		asked[fmt.Sprintf("get %T", o)]++

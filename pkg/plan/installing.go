@@ -134,19 +134,25 @@ func installNodeClass(o *outcome, l look, p pool) {
 	case !ok || !sameTarget(&have, want):
 		o.act(EnsureNodeClass{NodeClass: want})
 	case failedCanary(l, have) != "":
-		if c, ok := canary(l, p.Name); ok && (c.NodePool || c.Pod || c.Node) {
+		if canaryIsThere(l, p) {
 			o.act(EndCanary{Pool: p.Name})
 		}
 		o.block("CanaryFailed", "ec2nodeclass/"+want.Name, "The canary's node did not become usable, and was ended: "+failedCanary(l, have)+
 			" castoff tries another half an hour later, and at once when the class changes or its annotation "+v1alpha1.AnnotationCanaryFailed+" is taken off.")
 	case passedCanary(l, have):
-		if c, ok := canary(l, p.Name); ok && (c.NodePool || c.Pod || c.Node) {
+		if canaryIsThere(l, p) {
 			o.wait("CanaryLeaving", "ec2nodeclass/"+want.Name, "The canary's node is going.")
 			o.act(EndCanary{Pool: p.Name})
 		}
 	default:
 		runCanary(o, l, p, have)
 	}
+}
+
+// canaryIsThere says that something of the pool's canary is left.
+func canaryIsThere(l look, p pool) bool {
+	c, ok := canary(l, p.Name)
+	return ok && (c.NodePool || c.Pod || c.Node)
 }
 
 // runCanary tries an EC2NodeClass: what is wrong with it is said in the Migration, with Karpenter's and AWS's own words.

@@ -274,21 +274,24 @@ func startAutoscaler(o *outcome, led *ledger, l look, a inventory.Autoscaler, re
 	object := a.Object()
 	start, asked := led.entry(kindStartAutoscaler, a.Deployment.String())
 	owed := takenOver(led, l) || (asked && start.DoneTime == nil)
+	if a.Replicas > 0 {
+		if !leads(a, l) && !(takenAtItsWord(a) && l.waited(starting, object) >= wordPatience) && (owed || justStarted(start, l.now)) {
+			o.wait(starting, object, "Cluster Autoscaler runs; its Lease is held by "+cmp.Or(a.LeaseHolder, "nobody yet")+
+				", and it serves once its status lists the groups.")
+		}
+		return
+	}
 	switch {
-	case a.Replicas == 0 && !owed:
-	case a.Replicas == 0 && !a.Scalable():
+	case !owed:
+	case !a.Scalable():
 		o.block(checkNotDeployment, object, "Cluster Autoscaler ran as a "+a.Kind+", and castoff starts Deployments only. Give it its "+
 			strconv.Itoa(int(replicas))+" replicas, or set spec.paused to false to stay with Karpenter.")
-	case a.Replicas == 0 && start.Attempts >= mostStops && start.DoneTime != nil:
+	case start.Attempts >= mostStops && start.DoneTime != nil:
 		o.block("AutoscalerStoppedAgain", object, "Cluster Autoscaler was scaled to 0 again"+by(a)+", and castoff does not fight over it. Scale it to "+
 			strconv.Itoa(int(replicas))+", or set spec.paused to false to stay with Karpenter.")
-	case a.Replicas == 0:
+	default:
 		o.wait(starting, object, "Cluster Autoscaler is being started.")
 		o.act(StartAutoscaler{Autoscaler: a, Replicas: replicas})
-	case leads(a, l) || (takenAtItsWord(a) && l.waited(starting, object) >= wordPatience):
-	case owed || justStarted(start, l.now):
-		o.wait(starting, object, "Cluster Autoscaler runs; its Lease is held by "+cmp.Or(a.LeaseHolder, "nobody yet")+
-			", and it serves once its status lists the groups.")
 	}
 }
 

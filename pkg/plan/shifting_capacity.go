@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
@@ -16,6 +17,12 @@ func (l look) homeless() int {
 		return 0
 	}
 	return l.PendingPods - l.Snapshot.PendingPods
+}
+
+// roomIsMissing says that somebody waits for a node of Karpenter's, or did a moment ago.
+func (l look) roomIsMissing() bool {
+	return l.homeless() > 0 || slices.ContainsFunc(l.Placeholders, roomPending) ||
+		slices.ContainsFunc(l.m.Status.Blockers, func(b v1alpha1.Blocker) bool { return b.Reason == CheckCapacity })
 }
 
 // lastFailure is the last node that Karpenter could not launch for the pool.

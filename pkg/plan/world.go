@@ -76,8 +76,7 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	n.Preflight = !halted(m) && (!handingOverReached(l) || betweenPools(l))
 	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && !halted(m) &&
 		m.Status.CompletionTime != nil && slices.Contains(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
-	n.LaunchFailures = !halted(m) && handingOverReached(l) && (l.homeless() > 0 || slices.ContainsFunc(w.Placeholders, roomPending) ||
-		slices.ContainsFunc(m.Status.Blockers, func(b v1alpha1.Blocker) bool { return b.Reason == CheckCapacity }))
+	n.LaunchFailures = !halted(m) && handingOverReached(l) && l.roomIsMissing()
 	n.Launched = halted(m) && uninstalls(l) && len(w.Engine.NodeClaims) == 0
 	for _, p := range l.pools {
 		nodes := p.nodes

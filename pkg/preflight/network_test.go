@@ -80,16 +80,18 @@ func TestSubnets(t *testing.T) {
 		change []func(*Input)
 		want   []inventory.Finding
 	}{
-		"Room":      {"enough for the batch", []func(*Input){inSubnets(10, 2, 30, 30)}, nil},
-		"NotRead":   {"nothing is said of subnets that were not read", []func(*Input){inSubnets(10, 2, 0), func(in *Input) { in.Surroundings.Subnets = nil }}, nil},
-		"Tight":     {"one node fits, the batch does not", []func(*Input){inSubnets(10, 2, 40, 12)}, []inventory.Finding{warns(CheckSubnetFull, "pool/general", "general", "2 new nodes"+of+"60 addresses (30 each), and the pool's subnets have 52 left: subnet-a in us-east-1a 40, subnet-b in us-east-1b 12. "+less)}},
-		"Full":      {"no subnet has room for a whole node", []func(*Input){inSubnets(10, 2, 29, 29, 29)}, []inventory.Finding{blocks(CheckSubnetFull, "pool/general", "general", "2 new nodes"+of+"60 addresses (30 each), and the pool's subnets have 87 left: subnet-a in us-east-1a 29, subnet-b in us-east-1b 29, subnet-c in us-east-1c 29. "+full)}},
-		"One":       {"one node at a time", []func(*Input){inSubnets(1, 5, 3)}, []inventory.Finding{blocks(CheckSubnetFull, "pool/general", "general", "1 new node"+of+"30 addresses (30 each), and the pool's subnets have 3 left: subnet-a in us-east-1a 3. "+full)}},
-		"Many":      {"three are named", []func(*Input){inSubnets(10, 9, 40, 40, 40, 40)}, []inventory.Finding{warns(CheckSubnetFull, "pool/general", "general", "9 new nodes"+of+"270 addresses (30 each), and the pool's subnets have 160 left: subnet-a in us-east-1a 40, subnet-b in us-east-1b 40, subnet-c in us-east-1c 40 and 1 more. "+less)}},
-		"IPv6":      {"pods take no IPv4 address there", []func(*Input){inSubnets(10, 2, 2), func(in *Input) { in.Cluster.ServiceCIDR = "fd00::/108" }}, nil},
-		"Custom":    {"pods have other subnets there", []func(*Input){inSubnets(10, 2, 2), func(in *Input) { in.PodNetwork.CustomNetworking = true }}, nil},
-		"ManyPods":  {"prefixes let a kubelet say 250; the VPC CNI does not take that many at once", []func(*Input){inSubnets(10, 1, 111), func(in *Input) { in.Nodes[5].Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("250")} }}, nil},
-		"ByType":    {"nodes that do not say: what the type has addresses for", []func(*Input){inSubnets(0, 1, 17), func(in *Input) { in.Groups[0].Types = []inventory.InstanceType{{Name: "t3.medium", MaxPods: 17}} }}, []inventory.Finding{blocks(CheckSubnetFull, "pool/general", "general", "1 new node"+of+"18 addresses (18 each), and the pool's subnets have 17 left: subnet-a in us-east-1a 17. "+full)}},
+		"Room":    {"enough for the batch", []func(*Input){inSubnets(10, 2, 30, 30)}, nil},
+		"NotRead": {"nothing is said of subnets that were not read", []func(*Input){inSubnets(10, 2, 0), func(in *Input) { in.Surroundings.Subnets = nil }}, nil},
+		"Tight":   {"one node fits, the batch does not", []func(*Input){inSubnets(10, 2, 40, 12)}, []inventory.Finding{warns(CheckSubnetFull, "pool/general", "general", "2 new nodes"+of+"60 addresses (30 each), and the pool's subnets have 52 left: subnet-a in us-east-1a 40, subnet-b in us-east-1b 12. "+less)}},
+		"Full":    {"no subnet has room for a whole node", []func(*Input){inSubnets(10, 2, 29, 29, 29)}, []inventory.Finding{blocks(CheckSubnetFull, "pool/general", "general", "2 new nodes"+of+"60 addresses (30 each), and the pool's subnets have 87 left: subnet-a in us-east-1a 29, subnet-b in us-east-1b 29, subnet-c in us-east-1c 29. "+full)}},
+		"One":     {"one node at a time", []func(*Input){inSubnets(1, 5, 3)}, []inventory.Finding{blocks(CheckSubnetFull, "pool/general", "general", "1 new node"+of+"30 addresses (30 each), and the pool's subnets have 3 left: subnet-a in us-east-1a 3. "+full)}},
+		"Many":    {"three are named", []func(*Input){inSubnets(10, 9, 40, 40, 40, 40)}, []inventory.Finding{warns(CheckSubnetFull, "pool/general", "general", "9 new nodes"+of+"270 addresses (30 each), and the pool's subnets have 160 left: subnet-a in us-east-1a 40, subnet-b in us-east-1b 40, subnet-c in us-east-1c 40 and 1 more. "+less)}},
+		"IPv6":    {"pods take no IPv4 address there", []func(*Input){inSubnets(10, 2, 2), func(in *Input) { in.Cluster.ServiceCIDR = "fd00::/108" }}, nil},
+		"Custom":  {"pods have other subnets there", []func(*Input){inSubnets(10, 2, 2), func(in *Input) { in.PodNetwork.CustomNetworking = true }}, nil},
+		"ManyPods": {"prefixes let a kubelet say 250; the VPC CNI does not take that many at once", []func(*Input){inSubnets(10, 1, 111), func(in *Input) {
+			in.Nodes[5].Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("250")}
+		}}, nil},
+		"ByType": {"nodes that do not say: what the type has addresses for", []func(*Input){inSubnets(0, 1, 17), func(in *Input) { in.Groups[0].Types = []inventory.InstanceType{{Name: "t3.medium", MaxPods: 17}} }}, []inventory.Finding{blocks(CheckSubnetFull, "pool/general", "general", "1 new node"+of+"18 addresses (18 each), and the pool's subnets have 17 left: subnet-a in us-east-1a 17. "+full)}},
 		"OtherPool": {"a home's subnets are not looked at", []func(*Input){func(in *Input) {
 			in.Groups[1].Subnets, in.Surroundings.Subnets = []string{"subnet-z"}, []inventory.Subnet{{ID: "subnet-z"}}
 		}}, nil},

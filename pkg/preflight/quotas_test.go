@@ -46,7 +46,9 @@ func TestCase_C096_SurgeIsMoreThanTheAccountsVCPUs(t *testing.T) {
 		ask            = "Ask for more: aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
 		n              = " --desired-value N."
 	)
-	standard := func(inUse, limit float64) func(*Input) { return quota(onDemand, "Running On-Demand Standard", inUse, limit) }
+	standard := func(inUse, limit float64) func(*Input) {
+		return quota(onDemand, "Running On-Demand Standard", inUse, limit)
+	}
 	spots := func(inUse, limit float64) func(*Input) { return quota(spot, "Standard Spot", inUse, limit) }
 	cases := map[string]struct {
 		reason string

@@ -103,7 +103,9 @@ func TestCase_C100_ObjectsStoredInAVersionThatIsGone(t *testing.T) {
 			}
 		})
 	}
-	got := storedVersions(sound(func(in *Input) { in.Engine.DroppedVersions = map[string][]string{"nodepools.karpenter.sh": {"v1beta1"}} }))
+	got := storedVersions(sound(func(in *Input) {
+		in.Engine.DroppedVersions = map[string][]string{"nodepools.karpenter.sh": {"v1beta1"}}
+	}))
 	want := "Objects of it were stored as v1beta1, which Karpenter's definition no longer has, so the API server would refuse that. Store them anew: kubectl get nodepools.karpenter.sh -o yaml | kubectl replace -f -, and then say so: kubectl patch customresourcedefinition nodepools.karpenter.sh --subresource=status --type=merge -p '{\"status\":{\"storedVersions\":[\"v1\"]}}'. If v1 is not served yet, upgrade that Karpenter to 1.0 first. Delete nothing: NodePools take their nodes along."
 	if diff := cmp.Diff(want, got[0].Message); diff != "" {
 		t.Errorf("the steps: -want +got:\n%s", diff)

@@ -1,6 +1,6 @@
 // Package awsapi holds what is true of every AWS API and therefore common to the ports that speak to one: what an
-// error code asks of the caller, how long a name may be, how a policy document is written and compared. It is pure: it
-// imports no SDK.
+// error code asks of the caller, how long a name may be, how a policy document is written and compared, what EC2's words
+// for an instance type come to. It is pure: of the SDK it has types, and no client.
 package awsapi
 
 import (
