@@ -188,7 +188,10 @@ type Strategy struct {
 	// +optional
 	// +kubebuilder:default=EvictFirst
 	Capacity CapacityStrategy `json:"capacity,omitempty"`
-	// surge says for which workloads a new pod is Ready before the old one goes.
+	// surge says for which Deployments a new pod is Ready before the old one goes: castoff restarts them in place of evicting their
+	// pods, as kubectl rollout restart does, once for a migration. Singletons: those with one replica. All: those with any number.
+	// Either way only where the Deployment's own strategy comes to maxUnavailable 0, and its pods have no host port and no volume
+	// that one node alone can have. castoff needs the right to patch Deployments for it (chart value drain.surge).
 	// +optional
 	// +kubebuilder:default=None
 	Surge SurgeStrategy `json:"surge,omitempty"`
@@ -228,8 +231,8 @@ type Strategy struct {
 // +kubebuilder:validation:Enum=WarmFirst;EvictFirst
 type CapacityStrategy string
 
-// SurgeStrategy says which workloads are surged.
-// +kubebuilder:validation:Enum=None
+// SurgeStrategy says which Deployments are surged.
+// +kubebuilder:validation:Enum=None;Singletons;All
 type SurgeStrategy string
 
 // WaveStrategy says how pools are grouped into hand-overs.
@@ -255,6 +258,8 @@ const (
 	CapacityWarmFirst  CapacityStrategy = "WarmFirst"
 	CapacityEvictFirst CapacityStrategy = "EvictFirst"
 	SurgeNone          SurgeStrategy    = "None"
+	SurgeSingletons    SurgeStrategy    = "Singletons"
+	SurgeAll           SurgeStrategy    = "All"
 	WavesSingle        WaveStrategy     = "Single"
 )
 

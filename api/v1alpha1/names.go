@@ -45,6 +45,11 @@ const (
 	// AnnotationCanaryFailed on an EC2NodeClass says that a canary was given up: the hash of its spec, the RFC 3339 time, and why.
 	AnnotationCanaryFailed = "castoff.sh/canary-failed"
 
+	// AnnotationSurged on a Deployment says for which migration, and in which direction, castoff restarted it in place of evicting its
+	// pods. A template's AnnotationRestartedAt is kubectl's own (kubectl rollout restart).
+	AnnotationSurged      = "castoff.sh/surged-for"
+	AnnotationRestartedAt = "kubectl.kubernetes.io/restartedAt"
+
 	// TaintLegacy is on a legacy node: PreferNoSchedule once fenced, NoSchedule once its drain has begun.
 	TaintLegacy = "castoff.sh/legacy"
 	// TaintCanary keeps every pod but the canary's off the canary's node.

@@ -481,9 +481,19 @@ func TestCreateValidates(t *testing.T) {
 			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = v1alpha1.SurgeNone }),
 			want:   accepted,
 		},
+		"SurgeSingletons": {
+			reason: "Deployments with one replica may be restarted in place of an eviction",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = v1alpha1.SurgeSingletons }),
+			want:   accepted,
+		},
+		"SurgeAll": {
+			reason: "and so may those with more",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = v1alpha1.SurgeAll }),
+			want:   accepted,
+		},
 		"SurgeUnknown": {
 			reason: "what this version cannot do is refused, not ignored",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = "All" }),
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Surge = "Always" }),
 			want:   "spec.strategy.surge: Unsupported value",
 		},
 		"WavesSingle": {
