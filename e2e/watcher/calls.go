@@ -76,7 +76,8 @@ func newCalls(config Config) calls {
 
 // aws takes in a call to AWS.
 func (c *calls) aws(call simapi.Call) {
-	if c.config.CastoffRole == "" || !strings.Contains(call.Identity, ":assumed-role/"+c.config.CastoffRole+"/") {
+	role := c.config.CastoffRole
+	if role == "" || !strings.Contains(call.Identity, ":assumed-role/"+role+"/") && !strings.HasSuffix(call.Identity, ":user/"+role) {
 		return
 	}
 	c.counts.AWS++
@@ -91,7 +92,11 @@ func (j *Judge) observeAudit(at time.Time, event AuditEvent) {
 	}
 	if event.User.Username == j.config.CastoffUser {
 		j.calls.counts.Kubernetes++
+		before := len(j.calls.writes)
 		j.calls.noteWrite(event)
+		if evicts := event.ObjectRef != nil && event.ObjectRef.Subresource == "eviction"; !evicts {
+			j.meter.sum.KubernetesWrites += len(j.calls.writes) - before
+		}
 	}
 	if event.ObjectRef == nil || event.ResponseStatus == nil || isDryRun(event.RequestURI) {
 		return
@@ -136,6 +141,7 @@ func (j *Judge) observeEviction(at time.Time, event AuditEvent, key types.Namesp
 	c := &j.calls
 	if event.User.Username == j.config.CastoffUser {
 		c.attempts = append(c.attempts, write{at: event.StageTimestamp, what: "evict " + key.String()})
+		j.meter.measureEviction(event)
 	}
 	switch {
 	case succeeded(event):

@@ -73,6 +73,7 @@ func lastPart(providerID string) string { return providerID[strings.LastIndex(pr
 
 func (j *Judge) observeInstance(at time.Time, instance simapi.Instance) {
 	j.drains.instances[instance.ID] = instance
+	j.measureInstance(instance)
 	if !over(instance) || j.drains.endings[instance.ID] != nil {
 		return
 	}
@@ -90,8 +91,10 @@ func (j *Judge) observeInstance(at time.Time, instance simapi.Instance) {
 	for _, pod := range j.podsOn(instance.ID) {
 		if ready(pod) {
 			j.dropped(at, pod)
+			j.measurePod(pod, false)
 		}
 	}
+	j.meter.settle()
 	j.checkDaemons(at, j.nodeOf(instance.ID))
 }
 

@@ -31,7 +31,7 @@ type Config struct {
 	CastoffUser string
 	// CastoffNamespace holds castoff's own pods, which it may delete. Default castoff-system.
 	CastoffNamespace string
-	// CastoffRole is the name of the IAM role castoff's AWS calls are made with.
+	// CastoffRole is the name of the IAM role castoff's AWS calls are made with, or of an IAM user.
 	CastoffRole string
 	// EngineUser is Karpenter's name in the audit log: it may delete NodeClaims that pods run on, for it drains them.
 	// Default: the ServiceAccount of its chart.
@@ -82,6 +82,7 @@ type Judge struct {
 	drains  drains
 	daemons daemons
 	calls   calls
+	meter   meter
 }
 
 // NewJudge returns a judge that has seen nothing.
@@ -92,6 +93,7 @@ func NewJudge(config Config) *Judge {
 		pods: map[types.UID]*corev1.Pod{}, vanished: map[types.UID]time.Time{}, nodes: map[string]*corev1.Node{},
 		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{}, claims: map[string]*karpv1.NodeClaim{},
 		scalers: newScalers(config), drains: newDrains(), daemons: newDaemons(config.Limits.DaemonSettle), calls: newCalls(config),
+		meter: newMeter(),
 	}
 }
 
@@ -115,6 +117,8 @@ func (j *Judge) Observe(at time.Time, what any) []Note {
 		j.observeDaemonSet(at, object, deleted)
 	case *appsv1.Deployment:
 		j.observeDeployment(at, object, deleted)
+	case *appsv1.StatefulSet:
+		j.observeStatefulSet(object, deleted)
 	case *coordinationv1.Lease:
 		j.observeLease(at, object, deleted)
 	case *corev1.ConfigMap:
@@ -149,6 +153,7 @@ func (j *Judge) observeOutside(at time.Time, what any) {
 func (j *Judge) advance(to time.Time) {
 	if !j.last.IsZero() {
 		j.scalers.advance(j.last, to)
+		j.meter.advance(j.last, to)
 		j.daemons.advance(to)
 	}
 	j.last = to
@@ -167,9 +172,12 @@ func (j *Judge) Begin(at time.Time) {
 	for _, tally := range j.scalers.tallies {
 		tally.unserved, tally.double = 0, 0
 	}
+	j.meter.begin()
+	j.measureCordons(at)
 }
 
 func (j *Judge) observeMigration(at time.Time, m *v1alpha1.Migration, deleted bool) {
+	j.meter.measureStatus(m)
 	if j.started.IsZero() {
 		j.started = m.CreationTimestamp.Time
 	}
@@ -213,6 +221,7 @@ func (j *Judge) observePod(at time.Time, pod *corev1.Pod, deleted bool) {
 	if before != nil && j.healthy(before) && (deleted || !j.healthy(pod)) {
 		j.dropped(at, pod)
 	}
+	j.measurePod(pod, deleted)
 	if owner := daemonOf(pod); owner != "" {
 		j.daemons.observePod(pod, deleted)
 		j.checkDaemons(at, pod.Spec.NodeName)
@@ -231,6 +240,7 @@ func (j *Judge) observeNode(at time.Time, node *corev1.Node, deleted bool) {
 	if !deleted && before != nil && !before.Spec.Unschedulable && node.Spec.Unschedulable {
 		j.noteCordons(at, j.legacyGroup(node.Name))
 	}
+	j.measureCordons(at)
 	j.checkDaemons(at, node.Name)
 }
 

@@ -245,6 +245,7 @@ func listedGroups(text string) map[string]bool {
 }
 
 func (j *Judge) observeDeployment(at time.Time, d *appsv1.Deployment, deleted bool) {
+	j.setWorkload("Deployment", d, d.Spec.Replicas, d.Spec.Selector, deleted)
 	if !isAutoscaler(d.Spec.Template.Spec.Containers) {
 		return
 	}

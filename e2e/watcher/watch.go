@@ -43,7 +43,7 @@ func (w *Watcher) followCluster(ctx context.Context) error {
 	var synced []cache.InformerSynced
 	for _, informer := range []cache.SharedIndexInformer{
 		all.Core().V1().Nodes().Informer(), all.Core().V1().Pods().Informer(), all.Policy().V1().PodDisruptionBudgets().Informer(),
-		all.Apps().V1().Deployments().Informer(), all.Apps().V1().DaemonSets().Informer(),
+		all.Apps().V1().Deployments().Informer(), all.Apps().V1().DaemonSets().Informer(), all.Apps().V1().StatefulSets().Informer(),
 		system.Coordination().V1().Leases().Informer(), system.Core().V1().ConfigMaps().Informer(),
 	} {
 		registration, err := informer.AddEventHandler(handler(w.observe))

@@ -166,6 +166,16 @@ func (w *Watcher) Report(ctx context.Context) (Report, error) {
 	return w.judge.Report(time.Now()), w.failure
 }
 
+// Measures tells what was measured since Begin. It fails when a source could not be read to its end.
+func (w *Watcher) Measures(ctx context.Context) (Measures, error) {
+	if err := w.catchUp(ctx); err != nil {
+		return Measures{}, fmt.Errorf("watcher: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.judge.Measures(time.Now()), w.failure
+}
+
 // Writes lists what castoff has written since then, a held Lease aside.
 func (w *Watcher) Writes(ctx context.Context, since time.Time) ([]string, error) {
 	if err := w.catchUp(ctx); err != nil {
