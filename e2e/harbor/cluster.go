@@ -31,8 +31,8 @@ func seedSystem(ctx context.Context, c client.Client) error {
 }
 
 // seedWorkloads makes what the scene's users run.
-func seedWorkloads(ctx context.Context, c client.Client) error {
-	for _, object := range Workloads() {
+func seedWorkloads(ctx context.Context, c client.Client, workloads []client.Object) error {
+	for _, object := range workloads {
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("making %T %s: %w", object, object.GetName(), err)
 		}
@@ -138,18 +138,18 @@ func awaitDeployment(ctx context.Context, c client.Client, namespace, name strin
 	return nil
 }
 
-// awaitAutoscaler waits until Cluster Autoscaler leads and says that it manages every group.
-func awaitAutoscaler(ctx context.Context, c client.Client) error {
+// awaitAutoscaler waits until Cluster Autoscaler leads and says that it manages that many groups.
+func awaitAutoscaler(ctx context.Context, c client.Client, groups int) error {
 	err := until(ctx, func(ctx context.Context) (bool, error) {
 		var status corev1.ConfigMap
 		err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "cluster-autoscaler-status"}, &status)
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
-		return strings.Count(status.Data["status"], "cloudProviderTarget") == 4, err
+		return strings.Count(status.Data["status"], "cloudProviderTarget") == groups, err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for Cluster Autoscaler to manage 4 groups: %w", err)
+		return fmt.Errorf("waiting for Cluster Autoscaler to manage %d groups: %w", groups, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/castoff-sh/castoff/e2e/lab"
@@ -26,6 +27,27 @@ type Options struct {
 	Out io.Writer
 	// SurgeAfter is from castoff's installation to the memory group's scheduled peak. Default 90 s.
 	SurgeAfter time.Duration
+	// Stage puts other nodes and workloads in the scene's place, to measure with; nil: the scene as it is.
+	Stage *Stage
+}
+
+// Stage is what a scene is made of, its network, roles and system apart.
+type Stage struct {
+	// Shape changes the node groups of the lab, once they are asked for; nil leaves them.
+	Shape func(context.Context, *lab.Lab) error
+	// Nodes is how many are Ready then, and Groups how many node groups Cluster Autoscaler manages.
+	Nodes, Groups int
+	// Workloads in the order in which they can be made.
+	Workloads []client.Object
+	// Judgement is what the watcher must know.
+	Judgement watcher.Config
+	// Quiet leaves out the evening peak, which castoff's installation comes with otherwise.
+	Quiet bool
+}
+
+// usual is the scene as it is shown.
+func usual() *Stage {
+	return &Stage{Nodes: Nodes, Groups: 4, Workloads: Workloads(), Judgement: Judgement()}
 }
 
 // Scene is a harbor in a running lab, with somebody watching.
@@ -49,6 +71,9 @@ func Start(ctx context.Context, options Options) (*Scene, error) {
 	}
 	if options.SurgeAfter == 0 {
 		options.SurgeAfter = 90 * time.Second
+	}
+	if options.Stage == nil {
+		options.Stage = usual()
 	}
 	s := &Scene{options: options, began: time.Now()}
 	s.Say("starting the lab")
@@ -74,22 +99,35 @@ func (s *Scene) set(ctx context.Context) error {
 	if s.Cloud, err = NewCloud(ctx, s.Lab.Simulator); err != nil {
 		return err
 	}
-	s.Say("building cluster %s: 4 node groups, %d nodes", Cluster, Nodes)
+	if err := s.build(ctx, admin, s.options.Stage); err != nil {
+		return err
+	}
+	return s.watch()
+}
+
+// build makes groups, nodes and workloads.
+func (s *Scene) build(ctx context.Context, admin *rest.Config, stage *Stage) error {
+	s.Say("building cluster %s: %d node groups, %d nodes", Cluster, stage.Groups, stage.Nodes)
 	if err := s.Cloud.Seed(ctx, admin); err != nil {
 		return err
 	}
-	if err := awaitNodes(ctx, s.Client, Nodes); err != nil {
+	if stage.Shape != nil {
+		if err := stage.Shape(ctx, s.Lab); err != nil {
+			return err
+		}
+	}
+	if err := awaitNodes(ctx, s.Client, stage.Nodes); err != nil {
 		return err
 	}
-	s.Say("%d nodes are Ready; starting workloads and Cluster Autoscaler", Nodes)
-	if err := errors.Join(seedSystem(ctx, s.Client), seedWorkloads(ctx, s.Client)); err != nil {
+	s.Say("%d nodes are Ready; starting workloads and Cluster Autoscaler", stage.Nodes)
+	if err := errors.Join(seedSystem(ctx, s.Client), seedWorkloads(ctx, s.Client, stage.Workloads)); err != nil {
 		return err
 	}
-	if err := errors.Join(awaitPods(ctx, s.Client), awaitAutoscaler(ctx, s.Client)); err != nil {
+	if err := errors.Join(awaitPods(ctx, s.Client), awaitAutoscaler(ctx, s.Client, stage.Groups)); err != nil {
 		return err
 	}
-	s.Say("all pods are Ready, Cluster Autoscaler manages 4 groups")
-	return s.watch()
+	s.Say("all pods are Ready, Cluster Autoscaler manages %d groups", stage.Groups)
+	return nil
 }
 
 func (s *Scene) watch() error {
@@ -101,7 +139,7 @@ func (s *Scene) watch() error {
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background()) // until Stop
 	sources := watcher.Sources{REST: config, AuditLog: s.Lab.AuditLog, Simulator: s.Lab.Simulator}
-	s.Watcher, err = watcher.Start(ctx, Judgement(), sources, func(n watcher.Note) { s.Say("%s", n.Text) })
+	s.Watcher, err = watcher.Start(ctx, s.options.Stage.Judgement, sources, func(n watcher.Note) { s.Say("%s", n.Text) })
 	return err
 }
 
@@ -124,8 +162,10 @@ func (s *Scene) Say(format string, args ...any) {
 
 // InstallCastoff installs castoff's chart and waits for its Deployment. Before it, somebody schedules an evening peak.
 func (s *Scene) InstallCastoff(ctx context.Context) error {
-	if err := s.Cloud.ScheduleSurge(ctx, time.Now().Add(s.options.SurgeAfter)); err != nil {
-		return err
+	if !s.options.Stage.Quiet {
+		if err := s.Cloud.ScheduleSurge(ctx, time.Now().Add(s.options.SurgeAfter)); err != nil {
+			return err
+		}
 	}
 	s.Say("helm install castoff %s", s.options.Chart)
 	if err := installCastoff(ctx, s.Lab.Kubeconfig, s.options.Chart); err != nil {
