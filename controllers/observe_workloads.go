@@ -131,7 +131,7 @@ func (r *workloadReader) budgets(ctx context.Context) error {
 
 func (r *workloadReader) deployments(ctx context.Context) error {
 	return named("Deployments", each(ctx, r.live, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) {
-		r.add("Deployment", d, &d.Spec.Template, inventory.Controller{Replicas: orOne(d.Spec.Replicas), KeepsAll: keepsAll(d)})
+		r.add("Deployment", d, &d.Spec.Template, inventory.Controller{Replicas: orOne(d.Spec.Replicas), KeepsAll: inventory.KeepsAll(d)})
 	}))
 }
 

@@ -417,36 +417,6 @@ func TestMovingAnnotations(t *testing.T) {
 	}
 }
 
-func TestKeepsAll(t *testing.T) {
-	rolling := func(unavailable, surge string) appsv1.DeploymentStrategy {
-		u, s := intstr.Parse(unavailable), intstr.Parse(surge)
-		return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &u, MaxSurge: &s}}
-	}
-	cases := map[string]struct {
-		reason   string
-		replicas int32
-		strategy appsv1.DeploymentStrategy
-		paused   bool
-		want     bool
-	}{
-		"Default3":   {reason: "25 % of 3 is rounded down to none", replicas: 3, want: true},
-		"Default4":   {reason: "25 % of 4 is one", replicas: 4},
-		"None":       {reason: "said in so many words", replicas: 10, strategy: rolling("0", "1"), want: true},
-		"NoneByPart": {reason: "or as a share", replicas: 10, strategy: rolling("0%", "25%"), want: true},
-		"NoSurge":    {reason: "where nothing may come first, one goes first, whatever was said", replicas: 2, strategy: rolling("25%", "0")},
-		"Recreate":   {reason: "all go first", replicas: 1, strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
-		"Paused":     {reason: "a restart is not rolled out", replicas: 1, paused: true},
-		"Nonsense":   {reason: "what cannot be read is not relied on", replicas: 1, strategy: rolling("x", "1")},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := keepsAll(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &tc.replicas, Strategy: tc.strategy, Paused: tc.paused}}); got != tc.want {
-				t.Errorf("%s: %t", tc.reason, got)
-			}
-		})
-	}
-}
-
 func TestWorkloadsOverTheWire(t *testing.T) {
 	s := newPagingServer(largeCluster(20, 1200))
 	server := httptest.NewServer(s)

@@ -6,13 +6,11 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -185,30 +183,6 @@ func orOne(n *int32) int32 {
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
-
-// keepsAll says that a restart of the Deployment takes no pod away before another is Ready: its rolling update comes to
-// maxUnavailable 0, rounded down as the Deployment's controller does, which makes it 1 where there is no surge either.
-func keepsAll(d *appsv1.Deployment) bool {
-	if d.Spec.Paused || d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-		return false
-	}
-	unavailable, surge := intstr.FromString("25%"), intstr.FromString("25%") // the API's defaults
-	if r := d.Spec.Strategy.RollingUpdate; r != nil {
-		if r.MaxUnavailable != nil {
-			unavailable = *r.MaxUnavailable
-		}
-		if r.MaxSurge != nil {
-			surge = *r.MaxSurge
-		}
-	}
-	replicas := int(orOne(d.Spec.Replicas))
-	down, err := intstr.GetScaledValueFromIntOrPercent(&unavailable, replicas, false)
-	if err != nil || down > 0 {
-		return false
-	}
-	up, err := intstr.GetScaledValueFromIntOrPercent(&surge, replicas, true)
-	return err == nil && up > 0
-}
 
 // over says that the Job makes no pods any more.
 func over(j *batchv1.Job) bool {
