@@ -129,7 +129,11 @@ func (o *Observer) Observe(ctx context.Context, m *v1alpha1.Migration) (plan.Wor
 		return w, err
 	}
 	findings := o.resolve(m, &w)
-	return w, o.observeMore(ctx, m, &w, findings)
+	if err := o.observeMore(ctx, m, &w, findings); err != nil {
+		return w, err
+	}
+	w.Candidates, err = o.states(ctx, plan.Candidates(m, w, o.Clock()))
+	return w, err
 }
 
 func (o *Observer) observeCluster(ctx context.Context) (inventory.Cluster, error) {

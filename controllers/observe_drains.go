@@ -19,25 +19,33 @@ import (
 // mostAtOnce bounds how many nodes are looked at at once: a page of pods is kept of each.
 const mostAtOnce = 8
 
-// observeDrains reads what is left on the nodes that are being drained, and what Karpenter could not launch for their pods.
-func (o *Observer) observeDrains(ctx context.Context, needs plan.Needs, w *plan.World) error {
-	states := make([]inventory.DrainState, len(needs.Drains))
+// states reads what is left on the nodes, by name.
+func (o *Observer) states(ctx context.Context, nodes []string) (map[string]inventory.DrainState, error) {
+	states := make([]inventory.DrainState, len(nodes))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(mostAtOnce)
-	for i, n := range needs.Drains {
+	for i, n := range nodes {
 		g.Go(func() (err error) { states[i], err = o.Ports.Drainer.State(gctx, n); return err })
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return nil, err
 	}
-	w.Drains = map[string]inventory.DrainState{}
-	for i, n := range needs.Drains {
-		w.Drains[n] = states[i]
+	out := map[string]inventory.DrainState{}
+	for i, n := range nodes {
+		out[n] = states[i]
+	}
+	return out, nil
+}
+
+// observeDrains reads what is left on the nodes that are being drained, and what Karpenter could not launch for their pods.
+func (o *Observer) observeDrains(ctx context.Context, needs plan.Needs, w *plan.World) error {
+	var err error
+	if w.Drains, err = o.states(ctx, needs.Drains); err != nil {
+		return err
 	}
 	if !needs.LaunchFailures {
 		return nil
 	}
-	var err error
 	w.LaunchFailures, err = o.launchFailures(ctx)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
@@ -20,6 +21,10 @@ import (
 type budgets struct {
 	reader client.Reader
 	listed map[string][]policyv1.PodDisruptionBudget
+}
+
+func (d *Drainer) newBudgets() *budgets {
+	return &budgets{reader: d.client, listed: map[string][]policyv1.PodDisruptionBudget{}}
 }
 
 // of gives the budgets that select the pod, by the Eviction API's own rule: a selector it cannot read selects nothing.
@@ -43,6 +48,51 @@ func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisrup
 		}
 	}
 	return matching, nil
+}
+
+// needs counts which of the pods have to ask which budgets, and how much room those have.
+func (b *budgets) needs(ctx context.Context, pods []*corev1.Pod) ([]inventory.BudgetNeed, error) {
+	var needs []inventory.BudgetNeed
+	for _, pod := range pods {
+		matching, err := b.of(ctx, pod)
+		if err != nil {
+			return nil, err
+		}
+		if len(matching) == 0 || unasked(pod, matching) {
+			continue
+		}
+		var key []string
+		for _, name := range names(matching) {
+			key = append(key, name.String())
+		}
+		need := inventory.BudgetNeed{Budget: strings.Join(key, " "), Room: allowed(pod, matching)}
+		i := slices.IndexFunc(needs, func(n inventory.BudgetNeed) bool { return n.Budget == need.Budget })
+		if i < 0 {
+			i, needs = len(needs), append(needs, need)
+		}
+		needs[i].Pods++
+	}
+	return needs, nil
+}
+
+// unasked says that the Eviction API lets the pod go without asking its budget: it does not run, or it is not Ready and the budget's
+// policy for such pods allows it (Kubernetes, "Specifying a Disruption Budget", unhealthyPodEvictionPolicy).
+func unasked(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
+	if pod.Status.Phase == corev1.PodPending {
+		return true
+	}
+	if len(matching) > 1 || ready(pod) {
+		return false
+	}
+	policy, s := matching[0].Spec.UnhealthyPodEvictionPolicy, matching[0].Status
+	return policy != nil && *policy == policyv1.AlwaysAllow || s.DesiredHealthy > 0 && s.CurrentHealthy >= s.DesiredHealthy
+}
+
+func allowed(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) int {
+	if len(matching) > 1 || behind(pod, matching) {
+		return 0
+	}
+	return int(matching[0].Status.DisruptionsAllowed)
 }
 
 func names(budgets []policyv1.PodDisruptionBudget) []types.NamespacedName {

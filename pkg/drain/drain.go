@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -33,8 +34,8 @@ func New(c client.Client, live client.Reader, clock func() time.Time) *Drainer {
 }
 
 // State says what has to leave the node before its instance may end, and which of those pods wait for something that is plain
-// without asking the Eviction API; and, once none is left, which of their volumes are still attached. It writes nothing. A node
-// that is gone has nothing left on it.
+// without asking the Eviction API, and which budgets the others have to ask; and, once none is left, which of their volumes are still
+// attached. It writes nothing. A node that is gone has nothing left on it.
 func (d *Drainer) State(ctx context.Context, node string) (inventory.DrainState, error) {
 	state := inventory.DrainState{Node: node}
 	object, err := d.node(ctx, node)
@@ -45,16 +46,21 @@ func (d *Drainer) State(ctx context.Context, node string) (inventory.DrainState,
 	if err != nil {
 		return state, err
 	}
-	state.Evictable = len(pods.leaving)
+	state.Evictable, state.Begun = len(pods.leaving), object.Annotations[v1alpha1.AnnotationDraining] != ""
+	if state.Evictable == 0 {
+		state.Volumes, err = d.attached(ctx, node, pods.staying)
+		return state, err
+	}
 	at := view{now: d.clock(), silent: silentSince(object)}
+	var free []*corev1.Pod
 	for i := range pods.leaving {
 		if reason := at.waits(&pods.leaving[i], inventory.DrainAllowance{}); reason != nil {
 			state.Blocked = append(state.Blocked, *reason)
+		} else {
+			free = append(free, &pods.leaving[i])
 		}
 	}
-	if state.Evictable == 0 {
-		state.Volumes, err = d.attached(ctx, node, pods.staying)
-	}
+	state.Budgets, err = d.newBudgets().needs(ctx, free)
 	return state, err
 }
 

@@ -28,7 +28,7 @@ type pass struct {
 	node     *corev1.Node
 	allow    inventory.DrainAllowance
 	deadline time.Time
-	budgets  budgets
+	budgets  *budgets
 	// full are the budgets that refused a pod in this pass: asking again for the next healthy pod is a call for nothing.
 	full map[types.NamespacedName]bool
 }
@@ -40,7 +40,7 @@ func (d *Drainer) newPass(node *corev1.Node, allow inventory.DrainAllowance) *pa
 		node:     node,
 		allow:    allow,
 		deadline: d.clock().Add(PassLimit),
-		budgets:  budgets{reader: d.client, listed: map[string][]policyv1.PodDisruptionBudget{}},
+		budgets:  d.newBudgets(),
 		full:     map[types.NamespacedName]bool{},
 	}
 }

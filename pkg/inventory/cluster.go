@@ -72,6 +72,21 @@ type DrainState struct {
 	Blocked []BlockedPod `json:"blocked,omitempty"`
 	// Volumes are still attached to the node, though no pod that used one is left: looked for when Evictable is 0.
 	Volumes []string `json:"volumes,omitempty"`
+	// Budgets are the PodDisruptionBudgets that pods of the node have to ask; the other ones may go without.
+	Budgets []BudgetNeed `json:"budgets,omitempty"`
+	// Begun says that castoff began to drain the node: read past every cache, which may not show it yet.
+	Begun bool `json:"begun,omitempty"`
+}
+
+// BudgetNeed is what a node's pods want of one PodDisruptionBudget.
+type BudgetNeed struct {
+	// Budget is its namespace/name; of budgets that select the same pods all of them, with a blank between.
+	Budget string `json:"budget"`
+	// Pods of the node that have to ask it.
+	Pods int `json:"pods"`
+	// Room is how many pods of whatever node it lets go now: none where several budgets select the same pods, which the Eviction API
+	// refuses for ever (Kubernetes, "API-initiated eviction").
+	Room int `json:"room"`
 }
 
 // DrainAllowance is what a drain may do beyond evicting pods that a controller replaces: what the user's accepted risks allow

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -205,45 +204,21 @@ func endStrays(o *outcome, p pool) {
 // begin starts the drain of more of a pool's nodes, of which there were so many. Pods that the last drain left without a node
 // come first: more room is on its way, and taking away more nodes would only lengthen the queue.
 func begin(o *outcome, l look, pool string, nodes []inventory.Node, total int) {
-	inFlight := 0
-	var waiting []inventory.Node
-	for _, n := range nodes {
-		if begun(n) {
-			inFlight++
-		} else {
-			waiting = append(waiting, n)
-		}
-	}
-	room := maxUnavailable(l.m.Spec.Strategy.MaxUnavailableNodes, total) - inFlight
-	if len(waiting) == 0 || room <= 0 {
+	q := newQueue(l, nodes, maxUnavailable(l.m.Spec.Strategy.MaxUnavailableNodes, total))
+	if len(q.lines) == 0 || q.flying >= q.places {
 		return
 	}
 	if homeless := l.homeless(); homeless > 0 {
 		o.wait("PodsPending", "pool/"+pool, fmt.Sprintf("%d pods more than before the migration wait for a node; the next node is drained when they have one.", homeless))
 		return
 	}
-	for _, n := range warmFirst(spread(waiting, nodes))[:min(room, len(waiting))] {
+	for q.flying < q.places {
+		n, ok := q.next()
+		if !ok {
+			return
+		}
 		open(o, l, pool, n)
 	}
-}
-
-// spread orders the waiting nodes so that the zones with the fewest nodes in flight come first: never all of one zone.
-func spread(waiting, all []inventory.Node) []inventory.Node {
-	busy := map[string]int{}
-	for _, n := range all {
-		if begun(n) {
-			busy[n.Zone]++
-		}
-	}
-	var out []inventory.Node
-	rest := slices.SortedFunc(slices.Values(waiting), func(a, b inventory.Node) int { return cmp.Compare(a.Name, b.Name) })
-	for len(rest) > 0 {
-		next := slices.MinFunc(rest, func(a, b inventory.Node) int { return cmp.Compare(busy[a.Zone], busy[b.Zone]) })
-		busy[next.Zone]++
-		out = append(out, next)
-		rest = slices.DeleteFunc(rest, func(n inventory.Node) bool { return n.Name == next.Name })
-	}
-	return out
 }
 
 // maxUnavailable resolves strategy.maxUnavailableNodes against the pool's nodes in the snapshot, rounded up, at least 1.

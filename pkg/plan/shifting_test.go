@@ -314,39 +314,6 @@ func TestRoomGoesByTheSnapshot(t *testing.T) {
 	}
 }
 
-func TestSpread(t *testing.T) {
-	node := func(name, zone string, draining bool) inventory.Node {
-		n := inventory.Node{Name: name, Zone: zone}
-		if draining {
-			n.Annotations = map[string]string{v1alpha1.AnnotationDraining: "now"}
-		}
-		return n
-	}
-	cases := map[string]struct {
-		reason  string
-		waiting []inventory.Node
-		busy    []inventory.Node
-		want    []string
-	}{
-		"RoundRobin": {"not all of one zone", []inventory.Node{node("1", "a", false), node("2", "a", false), node("3", "b", false), node("4", "b", false)}, nil, []string{"1", "3", "2", "4"}},
-		"BusyZone":   {"a zone with a node in flight comes last", []inventory.Node{node("1", "a", false), node("2", "b", false)}, []inventory.Node{node("0", "a", true)}, []string{"2", "1"}},
-		"ByName":     {"the order does not hang on that of the reads", []inventory.Node{node("3", "a", false), node("1", "a", false), node("2", "a", false)}, nil, []string{"1", "2", "3"}},
-		"NoZone":     {"nodes without a zone are one zone", []inventory.Node{node("1", "", false), node("2", "", false), node("3", "c", false)}, nil, []string{"1", "3", "2"}},
-		"None":       {"nothing waits", nil, nil, nil},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, n := range spread(tc.waiting, append(tc.busy, tc.waiting...)) {
-				got = append(got, n.Name)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: spread() -want, +got:\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
-
 func TestInstancesEndAsFarAsAnEntryHoldsThem(t *testing.T) {
 	s := aWorld()
 	for range 200 {

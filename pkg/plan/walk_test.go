@@ -91,9 +91,12 @@ func (k *walk) look() World {
 	}
 	w.Nodes, w.Drains, w.TerminationHandlers = slices.Clone(w.Nodes), nil, nil
 	needs := NeedsOf(k.m, w)
-	w.Drains = map[string]inventory.DrainState{}
+	w.Drains, w.Candidates = map[string]inventory.DrainState{}, map[string]inventory.DrainState{}
 	for _, n := range needs.Drains {
 		w.Drains[n] = k.truth.w.Drains[n]
+	}
+	for _, n := range Candidates(k.m, w, k.now) {
+		w.Candidates[n] = k.truth.w.Drains[n]
 	}
 	if needs.TerminationHandlers {
 		w.TerminationHandlers = k.truth.w.TerminationHandlers

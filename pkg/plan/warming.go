@@ -17,20 +17,6 @@ func warmed(n inventory.Node) bool { return n.Annotations[v1alpha1.AnnotationWar
 // roomPending says that a placeholder still waits for its node.
 func roomPending(p inventory.Placeholder) bool { return !p.Ready && !p.Ended }
 
-// warmFirst puts the nodes whose pods have room, or will soon, before the others: what is paid for is used.
-func warmFirst(nodes []inventory.Node) []inventory.Node {
-	slices.SortStableFunc(nodes, func(a, b inventory.Node) int {
-		switch wa, wb := warmed(a), warmed(b); {
-		case wa && !wb:
-			return -1
-		case wb && !wa:
-			return 1
-		}
-		return 0
-	})
-	return nodes
-}
-
 // open takes the next step towards a node's drain: with capacity WarmFirst a legacy node's pods have room before the first of them
 // is evicted. On the way back the legacy nodes are there already.
 func open(o *outcome, l look, pool string, n inventory.Node) {

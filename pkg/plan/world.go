@@ -43,6 +43,8 @@ type World struct {
 
 	// Drains holds what is left on the nodes that Needs asked about, by node name.
 	Drains map[string]inventory.DrainState
+	// Candidates is the same of nodes whose drain may begin now: those that the function Candidates names.
+	Candidates map[string]inventory.DrainState
 	// Placeholders are castoff's own pods that keep room for those that will move.
 	Placeholders []inventory.Placeholder
 	// LaunchFailures are the nodes that Karpenter could not launch lately; only looked for when Needs asks.
