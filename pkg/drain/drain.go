@@ -88,6 +88,7 @@ func (d *Drainer) Pass(ctx context.Context, node string, allow inventory.DrainAl
 		}
 	}
 	p := d.newPass(object, allow)
+	p.leaving = pods.leaving
 	for _, pod := range first(pods.leaving) {
 		gone, reason, err := p.step(ctx, pod)
 		if gone {
@@ -100,5 +101,6 @@ func (d *Drainer) Pass(ctx context.Context, node string, allow inventory.DrainAl
 			return state, err
 		}
 	}
+	state.Blocked = append(state.Blocked, p.noted...)
 	return state, nil
 }

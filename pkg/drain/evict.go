@@ -31,6 +31,11 @@ type pass struct {
 	budgets  *budgets
 	// full are the budgets that refused a pod in this pass: asking again for the next healthy pod is a call for nothing.
 	full map[types.NamespacedName]bool
+	// leaving are the pods that have to leave the node, rollouts their Deployments by ReplicaSet.
+	leaving  []corev1.Pod
+	rollouts map[types.UID]*rollout
+	// noted is what there is to say of pods that do go.
+	noted []inventory.BlockedPod
 }
 
 func (d *Drainer) newPass(node *corev1.Node, allow inventory.DrainAllowance) *pass {
@@ -42,6 +47,7 @@ func (d *Drainer) newPass(node *corev1.Node, allow inventory.DrainAllowance) *pa
 		deadline: d.clock().Add(PassLimit),
 		budgets:  d.newBudgets(),
 		full:     map[types.NamespacedName]bool{},
+		rollouts: map[types.UID]*rollout{},
 	}
 }
 
@@ -61,7 +67,9 @@ func (p *pass) step(ctx context.Context, pod *corev1.Pod) (gone bool, reason *in
 	// The clock bounds the pass, this bounds the calls for one pod: client-go repeats a throttled one by itself, ten times.
 	call, cancel := context.WithTimeout(ctx, p.deadline.Sub(p.now))
 	defer cancel()
-	gone, reason, err = p.evict(call, pod)
+	if reason, err = p.surge(call, pod); reason == nil && err == nil {
+		gone, reason, err = p.evict(call, pod)
+	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return false, p.slowDown(pod, defaultRetryAfter), nil
 	}

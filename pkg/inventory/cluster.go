@@ -102,6 +102,8 @@ type DrainAllowance struct {
 	Jobs bool `json:"jobs,omitempty"`
 	// Budgets may be overridden: a pod that they refuse to let go is deleted.
 	Budgets Objects `json:"budgets,omitempty"`
+	// Surge: Deployments are restarted in place of evicting their pods.
+	Surge Surge `json:"surge,omitzero"`
 }
 
 // Allows says whether the pod may be evicted for all that holds it back by itself. A budget's word is not in it: see Overrides.
