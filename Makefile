@@ -135,9 +135,24 @@ rollback-report: build-lab ## Of the long suite: there and back, with pauses and
 	@$(GO_TEST) -tags lab,long -p 1 -count 1 -timeout 60m -v -run '^TestWayBack$$' $(FLAGS) ./e2e/tests
 	@cat bin/rollback-report.json
 
-.PHONY: bench
-bench: ## Benchmarks of the pure packages, and of reading and judging 1,000 nodes, which fails over its budget
+.PHONY: bench-pure
+bench-pure: ## Benchmarks of the pure packages, and of reading and judging 1,000 nodes, which fails over its budget
 	@$(GO_TEST) -run '^$$' -bench . -benchmem $(FLAGS) ./pkg/... ./controllers
+
+WAYS ?= castoff,castoffSurge,kubectlDrain,drainAll
+
+.PHONY: bench
+bench: build-lab ## castoff against kubectl drain in the lab, half an hour, report in bin/bench.json; WAYS=castoff measures one of them anew
+	@echo "==> bench: $(WAYS)"
+	@exec bin/lab bench --ways $(WAYS)
+
+NODES ?= 300
+PODS  ?= 3000
+
+.PHONY: bench-scale
+bench-scale: build-lab ## castoff alone on a large cluster, against its budgets; NODES=1000 PODS=10000
+	@echo "==> bench: $(NODES) nodes, $(PODS) pods"
+	@exec bin/lab bench --scale --nodes $(NODES) --pods $(PODS) --timeout 3h --report bin/bench-scale-$(NODES).json
 
 ##@ Verify
 
