@@ -35,30 +35,50 @@ func DrainBlockers(pool string, d inventory.DrainState) []v1alpha1.Blocker {
 	return out
 }
 
-// byCause puts the pods together that the same budgets refuse to let go; every other one is by itself.
+// byCause puts the pods together that one thing keeps; every other one is by itself.
 func byCause(pods []inventory.BlockedPod) [][]inventory.BlockedPod {
 	var out [][]inventory.BlockedPod
 	place := map[string]int{}
 	for _, b := range pods {
-		refused := b.Reason == inventory.BlockedByPDB || b.Reason == inventory.BlockedByTwoPDBs
-		key := fmt.Sprint(b.Reason, b.PDBs)
-		if i, known := place[key]; known && refused && len(b.PDBs) > 0 {
+		cause := sharedCause(b)
+		if i, known := place[cause]; known && cause != "" {
 			out[i] = append(out[i], b)
 			continue
 		}
-		place[key] = len(out)
+		place[cause] = len(out)
 		out = append(out, []inventory.BlockedPod{b})
 	}
 	return out
 }
 
-// causeOf names what holds the pods of one cause, and the pods. A budget that holds several of them is the object: it stays the same
-// while one pod after the other leaves.
+// sharedCause is what keeps the pod and may keep others: budgets that refuse to let it go, a Deployment that is being restarted, a right
+// that castoff lacks. Empty where it is the pod's own.
+func sharedCause(b inventory.BlockedPod) string {
+	switch b.Reason {
+	case inventory.BlockedByPDB, inventory.BlockedByTwoPDBs:
+		if len(b.PDBs) > 0 {
+			return fmt.Sprint(b.Reason, b.PDBs)
+		}
+	case inventory.BlockedSurging:
+		return string(b.Reason) + b.Workload
+	case inventory.BlockedNotSurged:
+		return string(b.Reason)
+	}
+	return ""
+}
+
+// causeOf names what holds the pods of one cause, and the pods. A budget or Deployment that holds several of them is the object: it stays
+// the same while one pod after the other leaves.
 func causeOf(g []inventory.BlockedPod) (object, message string) {
 	b := g[0]
 	object, message = "pod/"+b.Pod.String(), b.Message
-	if b.Reason == inventory.BlockedByPDB && len(b.PDBs) == 1 {
+	switch {
+	case b.Reason == inventory.BlockedByPDB && len(b.PDBs) == 1:
 		object, message = "poddisruptionbudget/"+b.PDBs[0].String(), "Pod "+b.Pod.String()+" "+message
+	case b.Reason == inventory.BlockedSurging:
+		object, message = b.Workload, "Pod "+b.Pod.String()+" waits: "+message
+	case b.Reason == inventory.BlockedNotSurged:
+		object, message = surgeRight, "Pod "+b.Pod.String()+" is "+message
 	}
 	if len(g) > 1 {
 		var others []string
@@ -69,6 +89,9 @@ func causeOf(g []inventory.BlockedPod) (object, message string) {
 	}
 	return object, message
 }
+
+// surgeRight is what has to be changed where a restart is refused, for all Deployments alike: so it is said once.
+const surgeRight = "clusterrole/castoff"
 
 // three names at most three, and counts the others.
 func three(names []string) string {
@@ -83,7 +106,7 @@ func severityOf(r inventory.BlockReason) v1alpha1.Severity {
 	switch r {
 	case inventory.BlockedByTwoPDBs, inventory.BlockedBare, inventory.BlockedStuck, inventory.BlockedLocalVolume:
 		return v1alpha1.SeverityBlock
-	case inventory.BlockedOverridden:
+	case inventory.BlockedOverridden, inventory.BlockedNotSurged:
 		return v1alpha1.SeverityWarn
 	}
 	return v1alpha1.SeverityWait

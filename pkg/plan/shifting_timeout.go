@@ -83,7 +83,7 @@ const CheckBudgetOverride = "BudgetOverride"
 
 // allowance is what the drain of a node may do now beyond evicting what a controller replaces. What has to wait for its time does.
 func allowance(l look, n inventory.Node) inventory.DrainAllowance {
-	a := inventory.DrainAllowance{BarePods: l.accepted(string(inventory.BlockedBare)), LocalVolumes: l.accepted(string(inventory.BlockedLocalVolume))}
+	a := inventory.DrainAllowance{BarePods: l.accepted(string(inventory.BlockedBare)), LocalVolumes: l.accepted(string(inventory.BlockedLocalVolume)), Surge: surge(l, n)}
 	if overdue(l, n) {
 		a.Jobs, a.DoNotDisrupt, a.Budgets = true, l.accepted(string(inventory.BlockedDoNotDisrupt)), l.accepted(CheckBudgetOverride)
 	}
