@@ -32,7 +32,7 @@ const (
 type queue struct {
 	look
 	// lines of nodes with the same prospect: only the first of each can be the next one.
-	lines [][]inventory.Node
+	lines [][]*inventory.Node
 	// places are how many of the pool's nodes may be in flight.
 	places int
 	// busy are the nodes in flight by zone, those that were chosen among them; all of them together are flying.
@@ -52,23 +52,24 @@ func newQueue(l look, nodes []inventory.Node, places int) *queue {
 	for _, p := range l.Placeholders {
 		q.held[p.Node] = true
 	}
-	zones := map[string][]inventory.Node{} // of nodes that were not looked at
-	for _, n := range nodes {
+	zones := map[string][]*inventory.Node{} // of nodes that were not looked at
+	for i := range nodes {
+		n := &nodes[i]
 		candidate, seen := l.Candidates[n.Name]
 		switch {
-		case begun(n):
-			q.take(n, l.Drains[n.Name])
+		case begun(*n):
+			q.take(*n, l.Drains[n.Name])
 		case candidate.Begun: // a cache does not show it yet
-			q.take(n, candidate)
-		case seen || q.warm(n):
-			q.lines = append(q.lines, []inventory.Node{n})
+			q.take(*n, candidate)
+		case seen || q.warm(*n):
+			q.lines = append(q.lines, []*inventory.Node{n})
 		default:
 			zones[n.Zone] = append(zones[n.Zone], n)
 		}
 	}
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
 		q.lines = append(q.lines, zones[zone])
-		slices.SortFunc(zones[zone], func(a, b inventory.Node) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(zones[zone], func(a, b *inventory.Node) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return q
 }
@@ -102,13 +103,13 @@ func (q *queue) next() (inventory.Node, bool) {
 		return inventory.Node{}, false
 	}
 	best := 0
-	first := q.rank(q.lines[0][0])
+	first := q.rank(*q.lines[0][0])
 	for i, line := range q.lines[1:] {
-		if r := q.rank(line[0]); r.before(first) {
+		if r := q.rank(*line[0]); r.before(first) {
 			best, first = i+1, r
 		}
 	}
-	n := q.lines[best][0]
+	n := *q.lines[best][0]
 	if q.lines[best] = q.lines[best][1:]; len(q.lines[best]) == 0 {
 		q.lines = slices.Delete(q.lines, best, best+1)
 	}

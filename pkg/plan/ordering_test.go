@@ -348,3 +348,13 @@ func TestABudgetsRoomIsAlwaysInUse(t *testing.T) {
 		t.Errorf("known bad: the order by name takes %d looks of %d possible, so this proves nothing", byName, best)
 	}
 }
+
+// largeChoice is a large world in which as many nodes were looked at as may be, each with pods of a few budgets.
+func largeChoice(nodes int) (migrationOf, *scene) {
+	m, s := largeWorld(nodes)
+	s.w.Candidates = map[string]inventory.DrainState{}
+	for i, n := range Candidates(m.m, s.w, noon) {
+		s.w.Candidates[n] = aState(n, 3, []inventory.BudgetNeed{asks(fmt.Sprintf("shop/%d", i%5), 2, i%5), asks(fmt.Sprintf("web/%d", i%9), 1, 1)})
+	}
+	return m, s
+}

@@ -3,6 +3,7 @@ package plan
 import (
 	"math/rand"
 	"reflect"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,11 +164,16 @@ func FuzzNext(f *testing.F) {
 	f.Fuzz(check)
 }
 
-// BenchmarkNext decides at 1,000 nodes. Budget: 25 ms. It comes from the pace: a migration at work is looked at every two
-// seconds (soon), and the planner should take about one percent of that on a small machine; the rest is for AWS and the API server.
+// mostOfNext is what one decision at 1,000 nodes may take. It is the goal that the project set itself for its scale runs: a look every
+// two seconds (soon) leaves the planner a quarter of a percent of one core. It is held against the CPU time of the process, collecting
+// garbage included: what else the machine has to do is not Next's. Measured on two busy cores: 2.4 to 3.2 ms shifting, 3.1 to 3.6 ms
+// choosing among nodes that were looked at, 3.3 to 4.2 ms on the way back.
+const mostOfNext = 5 * time.Millisecond
+
 func BenchmarkNext(b *testing.B) {
 	worlds := map[string]func() (migrationOf, *scene){
 		"Shifting":    func() (migrationOf, *scene) { return largeWorld(1000) },
+		"Choosing":    func() (migrationOf, *scene) { return largeChoice(1000) },
 		"RollingBack": func() (migrationOf, *scene) { return largeWayBack(1000) },
 	}
 	for name, world := range worlds {
@@ -175,11 +181,27 @@ func BenchmarkNext(b *testing.B) {
 			m, s := world()
 			migration, w := m.build(), s.build()
 			b.ReportAllocs()
+			began := cpuTime(b)
 			for b.Loop() {
 				if d := Next(migration, w, noon); len(d.Actions) == 0 {
 					b.Fatal("a world in the middle of something has something to do")
 				}
 			}
+			one := (cpuTime(b) - began) / time.Duration(b.N)
+			b.ReportMetric(one.Seconds()*1e3, "CPU-ms/op")
+			if one > mostOfNext {
+				b.Errorf("a decision takes %v, and may take %v", one, mostOfNext)
+			}
 		})
 	}
+}
+
+// cpuTime that this process has used so far.
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatalf("reading the CPU time used: %v", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

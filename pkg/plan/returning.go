@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -85,17 +86,16 @@ func standIn(o *outcome, l look, p pool) {
 	for _, g := range p.groups {
 		recorded, _ := l.Snapshot.Group(g.Name)
 		missing := missingNodes(l, recorded)
+		known := indexOf(recorded.Nodes)
 		for _, n := range p.nodes {
 			if n.Group != g.Name || !n.Ready || held(n, p.Name) {
 				continue
 			}
-			if known(recorded, n) || n.Annotations[v1alpha1.AnnotationRestoredFrom] != "" || len(missing) == 0 {
+			if known.has(n) || n.Annotations[v1alpha1.AnnotationRestoredFrom] != "" || len(missing) == 0 {
 				o.act(HoldNode{Node: n.Name, Pool: p.Name})
 				continue
 			}
-			i := max(slices.IndexFunc(missing, func(r inventory.NodeSnapshot) bool { return r.Zone == n.Zone }), 0)
-			o.act(RestoreNode{Node: n.Name, Pool: p.Name, From: missing[i]})
-			missing = slices.Delete(missing, i, i+1)
+			o.act(RestoreNode{Node: n.Name, Pool: p.Name, From: missing.take(n.Zone)})
 		}
 	}
 }
@@ -106,8 +106,24 @@ func held(n inventory.Node, pool string) bool {
 	return said && n.Annotations[v1alpha1.AnnotationLegacy] == pool
 }
 
-func known(g inventory.GroupSnapshot, n inventory.Node) bool {
-	return slices.ContainsFunc(g.Nodes, func(r inventory.NodeSnapshot) bool { return same(r, n) })
+// recordedNodes are found by name and by instance.
+type recordedNodes map[string]*inventory.NodeSnapshot
+
+func indexOf(nodes []inventory.NodeSnapshot) recordedNodes {
+	index := recordedNodes{}
+	for i := range nodes {
+		index[nodes[i].Name] = &nodes[i]
+		if nodes[i].InstanceID != "" {
+			index[nodes[i].InstanceID] = &nodes[i]
+		}
+	}
+	return index
+}
+
+func (x recordedNodes) has(n inventory.Node) bool {
+	byName, named := x[n.Name]
+	byID, found := x[n.InstanceID]
+	return named && same(*byName, n) || found && same(*byID, n)
 }
 
 // same goes by the instance: a name is made of an address, which soon belongs to another node, of another group or of
@@ -119,20 +135,41 @@ func same(r inventory.NodeSnapshot, n inventory.Node) bool {
 	return r.InstanceID == n.InstanceID
 }
 
+// vacancies are nodes that were recorded and are gone, by zone and there by name.
+type vacancies map[string][]inventory.NodeSnapshot
+
 // missingNodes were recorded, are gone, and nobody stands for them yet.
-func missingNodes(l look, g inventory.GroupSnapshot) []inventory.NodeSnapshot {
-	there, stoodFor := map[string]inventory.Node{}, map[string]bool{}
-	for _, n := range l.Nodes {
+func missingNodes(l look, g inventory.GroupSnapshot) vacancies {
+	there, stoodFor := map[string]*inventory.Node{}, map[string]bool{}
+	for i := range l.Nodes {
+		n := &l.Nodes[i]
 		there[n.Name], stoodFor[n.Annotations[v1alpha1.AnnotationRestoredFrom]] = n, true
 		if n.InstanceID != "" {
 			there[n.InstanceID] = n
 		}
 	}
-	out := slices.DeleteFunc(slices.Clone(g.Nodes), func(r inventory.NodeSnapshot) bool {
+	out := vacancies{}
+	for _, r := range g.Nodes {
 		byName, named := there[r.Name]
 		byID, found := there[r.InstanceID]
-		return stoodFor[r.Name] || (named && same(r, byName)) || (found && same(r, byID))
-	})
-	slices.SortFunc(out, func(a, b inventory.NodeSnapshot) int { return cmp.Compare(a.Name, b.Name) })
+		if !stoodFor[r.Name] && !(named && same(r, *byName)) && !(found && same(r, *byID)) {
+			out[r.Zone] = append(out[r.Zone], r)
+		}
+	}
+	for _, zone := range out {
+		slices.SortFunc(zone, func(a, b inventory.NodeSnapshot) int { return cmp.Compare(a.Name, b.Name) })
+	}
 	return out
+}
+
+// take gives the first of the zone, or of all of them where the zone has none. There has to be one.
+func (v vacancies) take(zone string) inventory.NodeSnapshot {
+	if len(v[zone]) == 0 {
+		zone = slices.MinFunc(slices.Collect(maps.Keys(v)), func(a, b string) int { return cmp.Compare(v[a][0].Name, v[b][0].Name) })
+	}
+	first := v[zone][0]
+	if v[zone] = v[zone][1:]; len(v[zone]) == 0 {
+		delete(v, zone)
+	}
+	return first
 }
