@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -64,7 +65,29 @@ func (s size) shape(ctx context.Context, l *lab.Lab) error {
 	if err != nil {
 		return fmt.Errorf("sizing the group: %w", err)
 	}
-	return s.awaitInstances(ctx, simapi.NewClient(l.Simulator))
+	door := simapi.NewClient(l.Simulator)
+	if err := endManaged(ctx, door, ec2.NewFromConfig(cfg)); err != nil {
+		return err
+	}
+	return s.awaitInstances(ctx, door)
+}
+
+// endManaged ends the spot group's instances: EKS would drain them first, for minutes.
+func endManaged(ctx context.Context, door *simapi.Client, api *ec2.Client) error {
+	instances, err := door.Instances(ctx)
+	if err != nil {
+		return fmt.Errorf("listing instances: %w", err)
+	}
+	var ids []string
+	for _, i := range instances {
+		if i.NodeGroup == harbor.Batch {
+			ids = append(ids, i.ID)
+		}
+	}
+	if _, err := api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}); err != nil {
+		return fmt.Errorf("ending the spot group's instances: %w", err)
+	}
+	return nil
 }
 
 // awaitInstances waits until exactly the wanted instances run, so that what is paid twice is counted from the right number.
