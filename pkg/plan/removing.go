@@ -140,6 +140,17 @@ func karpenterUsers(l look) []string {
 	return users
 }
 
+// roleUsers are classes that castoff did not make and whose nodes have the role that it made.
+func roleUsers(l look) []string {
+	var users []string
+	for _, c := range l.Engine.NodeClasses {
+		if c.Labels[v1alpha1.LabelPool] == "" && c.Spec.Role != "" && c.Spec.Role == l.Identity.NodeRole {
+			users = append(users, "EC2NodeClass "+c.Name)
+		}
+	}
+	return users
+}
+
 // uninstalls says that the engine is castoff's to uninstall, and there.
 func uninstalls(l look) bool {
 	e := l.Engine.Release
@@ -187,6 +198,10 @@ func uninstall(o *outcome, l look) {
 	if !before.Interruption && len(l.Interruption.Made) > 0 {
 		o.wait("InterruptionEnding", "queue/"+l.Interruption.QueueName, "Being removed: "+list(l.Interruption.Made)+".")
 		o.act(RemoveInterruption{})
+	}
+	if users := roleUsers(l); len(users) > 0 && !before.Identity {
+		o.warn("KarpenterInUse", "role/"+l.Identity.NodeRole, "The role stays, because somebody else's nodes have it: "+list(users)+". Give those another role and it goes.")
+		return
 	}
 	if !before.Identity && len(l.Identity.Made) > 0 {
 		o.wait("IdentityEnding", "role/"+l.Identity.NodeRole, "Being removed: "+list(l.Identity.Made)+".")

@@ -578,6 +578,13 @@ func TestRemovingKarpenter(t *testing.T) {
 			reason: "whoever uses Karpenter keeps it, with its queue and roles; castoff's marks go all the same", world: aWorld().declassed().with(users),
 			want: backwards(unmark, "Warn KarpenterInUse release/karpenter"), says: "NodePool theirs, EC2NodeClass mine",
 		},
+		"RoleInUse": {
+			reason: "a class of somebody else's whose nodes have castoff's role keeps the identities, and is named; the queue that castoff made goes",
+			world: aWorld().declassed().with(users).with(func(w *World) {
+				w.Engine.NodeClasses[0].Spec.Role, w.Identity.NodeRole = "nodes", "nodes"
+			}).with(before(func(b *inventory.Before) { b.Release, b.CRDs = true, true })),
+			want: backwards(append([]string{"RemoveInterruption interruption"}, unmark...), "Wait InterruptionEnding queue/test", "Warn KarpenterInUse role/nodes"), says: "EC2NodeClass mine",
+		},
 		"CanaryIsNobody": {
 			reason: "the canary's NodePool is no user",
 			world: aWorld().declassed().with(func(w *World) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -358,9 +359,11 @@ func beforeStays(q asked) string {
 		case RemoveCRDs:
 			wrong = before.CRDs || used || len(q.w.Engine.NodeClaims) > 0
 		case RemoveInterruption:
-			wrong = before.Interruption || used
+			wrong = before.Interruption || (used && !before.Release)
 		case RemoveIdentity:
-			wrong = before.Identity || used
+			wrong = before.Identity || (used && !before.Release) || slices.ContainsFunc(q.w.Engine.NodeClasses, func(c awsv1.EC2NodeClass) bool {
+				return c.Labels[v1alpha1.LabelPool] == "" && c.Spec.Role == q.w.Identity.NodeRole && c.Spec.Role != ""
+			})
 		}
 		if wrong {
 			return tell(a)
