@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/castoff-sh/castoff/e2e/bench"
 )
@@ -29,6 +31,7 @@ func newBenchCommand() *cobra.Command {
 				return err
 			}
 			b.Out = command.OutOrStdout()
+			log.SetLogger(logr.Discard()) // clients that nobody reads along
 			if scale {
 				return runScale(command.Context(), &b, report, b.Out)
 			}
