@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -225,6 +226,44 @@ type Strategy struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	SoakSeconds *int32 `json:"soakSeconds,omitempty"`
+	// gates are Prometheus queries that must hold, once a pool was watched for soakSeconds, before the next pool begins, and after
+	// the last one before the migration is Completed. They may be changed at any time; a pool that is done is not asked about again.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Gates []Gate `json:"gates,omitempty"`
+}
+
+// Gate is a Prometheus query and the range in which its values have to be. It holds when the query returns something and every
+// value is a number within the range; no value at all does not hold.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="a gate needs min or max: the range in which every value of its query has to be"
+type Gate struct {
+	// name of the gate, for whoever reads that it does not hold.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// url of the Prometheus server, or of what answers as it does, without /api/v1. castoff calls it from its own pod, sends no
+	// credentials and follows no redirect. User name and password have no place here: whoever may read the Migration would read them.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#@]+(/[^\s?#]*)?$`
+	URL string `json:"url,omitempty"`
+	// query in PromQL, evaluated at one instant. It returns a vector or a scalar.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Query string `json:"query,omitempty"`
+	// min is the least that any value may be, for example "0.99" or 990m; a fraction is written in quotes.
+	// +optional
+	Min *resource.Quantity `json:"min,omitempty"`
+	// max is the most that any value may be, for example "0.01" or 10m; a fraction is written in quotes.
+	// +optional
+	Max *resource.Quantity `json:"max,omitempty"`
 }
 
 // CapacityStrategy says what comes first, capacity or eviction.

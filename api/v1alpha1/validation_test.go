@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -52,6 +53,29 @@ func home(group string) func(*v1alpha1.Migration) {
 
 func unavailable(v intstr.IntOrString) func(*v1alpha1.Migration) {
 	return func(m *v1alpha1.Migration) { m.Spec.Strategy.MaxUnavailableNodes = &v }
+}
+
+func gates(g ...v1alpha1.Gate) func(*v1alpha1.Migration) {
+	return func(m *v1alpha1.Migration) { m.Spec.Strategy.Gates = g }
+}
+
+// gate has no bound where the text is empty.
+func gate(name, url, least, most string) v1alpha1.Gate {
+	return v1alpha1.Gate{Name: name, URL: url, Query: "sum(rate(errors_total[5m]))", Min: quantity(least), Max: quantity(most)}
+}
+
+func quantity(text string) *resource.Quantity {
+	if text == "" {
+		return nil
+	}
+	return ptr.To(resource.MustParse(text))
+}
+
+func manyGates(n int) (out []v1alpha1.Gate) {
+	for i := range n {
+		out = append(out, gate(fmt.Sprintf("gate-%d", i), "http://prometheus:9090", "", "1"))
+	}
+	return out
 }
 
 func soak(seconds int32) func(*v1alpha1.Migration) {
@@ -440,6 +464,67 @@ func TestCreateValidates(t *testing.T) {
 			reason: "more than a day is no timeout",
 			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = ptr.To[int32](86401) }),
 			want:   "spec.strategy.timeoutSeconds in body should be less than or equal to 86400",
+		},
+		"GateMax": {
+			reason: "an error rate, as a decimal",
+			change: gates(gate("errors", "http://prometheus.monitoring:9090", "", "0.01")),
+		},
+		"GateRange": {
+			reason: "both ends, and a server behind a path",
+			change: gates(gate("ready", "https://prometheus.example.com/prom", "990m", "1")),
+		},
+		"GateNegative": {
+			reason: "a difference may be negative",
+			change: gates(gate("drift", "http://10.0.0.7:9090/", "-5", "5")),
+		},
+		"GateWithoutRange": {
+			reason: "a value that may be anything proves nothing",
+			change: gates(gate("errors", "http://prometheus:9090", "", "")),
+			want:   "a gate needs min or max",
+		},
+		"GateScheme": {
+			reason: "castoff reads no files",
+			change: gates(gate("errors", "file:///etc/passwd", "", "1")),
+			want:   "strategy.gates[0].url",
+		},
+		"GatePassword": {
+			reason: "a spec is no place for secrets",
+			change: gates(gate("errors", "http://me:secret@prometheus:9090", "", "1")),
+			want:   "strategy.gates[0].url",
+		},
+		"GateURLQuery": {
+			reason: "what is asked is the query's to say",
+			change: gates(gate("errors", "http://prometheus:9090/?query=1", "", "1")),
+			want:   "strategy.gates[0].url",
+		},
+		"GateName": {
+			reason: "the name is part of an object's",
+			change: gates(gate("Error Rate", "http://prometheus:9090", "", "1")),
+			want:   "strategy.gates[0].name",
+		},
+		"GateWithoutQuery": {
+			reason: "it has nothing to ask",
+			change: gates(v1alpha1.Gate{Name: "errors", URL: "http://prometheus:9090", Max: quantity("1")}),
+			want:   "strategy.gates[0].query",
+		},
+		"GateQueryLong": {
+			reason: "a bounded spec",
+			change: gates(v1alpha1.Gate{Name: "errors", URL: "http://prometheus:9090", Query: strings.Repeat("x", 2049), Max: quantity("1")}),
+			want:   "strategy.gates[0].query",
+		},
+		"GateTwice": {
+			reason: "a gate is known by its name",
+			change: gates(gate("errors", "http://prometheus:9090", "", "1"), gate("errors", "http://prometheus:9090", "", "2")),
+			want:   "Duplicate value",
+		},
+		"Gates16": {
+			reason: "as many as are asked in one look",
+			change: gates(manyGates(16)...),
+		},
+		"Gates17": {
+			reason: "one more",
+			change: gates(manyGates(17)...),
+			want:   "spec.strategy.gates: Too many",
 		},
 		"OnTimeoutSkip": {
 			reason: "one of the three",
