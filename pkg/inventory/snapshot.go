@@ -21,6 +21,8 @@ type Snapshot struct {
 	Autoscalers []Autoscaler `json:"autoscalers,omitempty"`
 	// PendingPods is how many pods no node had room for before castoff did anything.
 	PendingPods int `json:"pendingPods"`
+	// Unwell is how many pods of a workload failed already, by kind/namespace/name.
+	Unwell map[string]int `json:"unwell,omitempty"`
 	// Before says what of Karpenter was there already: it stays on the way back.
 	Before Before `json:"before"`
 	// Groups are kept one Secret each; Digests name them in the index.

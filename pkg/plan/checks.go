@@ -9,6 +9,7 @@ var Checks = []string{
 	CheckExistingKarpenter,
 	CheckForeignSize,
 	CheckGroupInTwoPools,
+	CheckHealthFloor,
 	CheckHomeInPool,
 	CheckNameTaken,
 	CheckNoHome,

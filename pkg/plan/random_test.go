@@ -258,6 +258,12 @@ var disturbances = []func(*rand.Rand, *scene){
 			}
 		}
 	},
+	func(r *rand.Rand, s *scene) { // pods that moved are not well, and some never were
+		s.unwell("deployment/shop/cart", time.Duration(r.Intn(20))*time.Minute, r.Intn(2) == 0)
+		if s.w.Snapshot != nil && r.Intn(2) == 0 {
+			s.w.Snapshot.Unwell = map[string]int{"deployment/shop/cart": r.Intn(3)}
+		}
+	},
 	func(r *rand.Rand, s *scene) { // volumes that stay attached
 		for _, name := range slices.Sorted(maps.Keys(s.w.Drains)) {
 			d := s.w.Drains[name]

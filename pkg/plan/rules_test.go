@@ -45,6 +45,7 @@ var rules = map[string]func(asked) string{
 	"nothing is evicted without capacity":             notWithoutCapacity,
 	"a pool that pauses begins nothing":               pausedBeginsNothing,
 	"an empty node has its time":                      emptyHasItsTime,
+	"below the health floor nothing begins":           nothingBeginsBelowTheFloor,
 }
 
 func onlyTheSnapshotFirst(q asked) string {

@@ -72,7 +72,7 @@ func shiftPool(o *outcome, l look, p pool) {
 	late := late(l, p)
 	going := going(l, p, late)
 	drainBegun(o, l, p, going)
-	if !paused(o, l, p, late) {
+	if !paused(o, l, p, late) && !belowFloor(o, l, p) {
 		begin(o, l, p.Name, going, p.recorded)
 	}
 	if len(p.nodes) == 0 {
@@ -233,7 +233,7 @@ func maxUnavailable(v *intstr.IntOrString, nodes int) int {
 	return max(n, 1)
 }
 
-// settlePool brings an emptied pool to its end: end sizes, the NodePool without its guard, the soak. It says whether
+// settlePool brings an emptied pool to its end: end sizes, the NodePool without its guard, the soak, the gates. It says whether
 // something is still to do.
 func settlePool(o *outcome, l look, p pool) bool {
 	for _, g := range p.groups {
@@ -251,7 +251,7 @@ func settlePool(o *outcome, l look, p pool) bool {
 		o.until = drained.Add(soak)
 		o.wait("Soaking", "pool/"+p.Name, "The pool is watched until "+o.until.UTC().Format(time.RFC3339)+" before the next one begins.")
 	default:
-		return false
+		return shut(o, l, p)
 	}
 	return true
 }

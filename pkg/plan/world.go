@@ -51,6 +51,9 @@ type World struct {
 	LaunchFailures []inventory.LaunchFailure
 	// Launched are the instances of Karpenter's that nobody ended; only looked for when Needs asks.
 	Launched []string
+	// Unwell are the pods that are not Ready, and Gates what Prometheus answered, by the gate's name; only looked for when Needs asks.
+	Unwell []inventory.UnwellPod
+	Gates  map[string]inventory.GateAnswer
 	// PendingPods is how many pods no node has room for.
 	PendingPods int
 	// OtherMigration is the name of an older unfinished Migration, which acts instead of this one.
@@ -65,6 +68,10 @@ type Needs struct {
 	Drains []string
 	// TerminationHandlers: they are looked for.
 	TerminationHandlers bool
+	// Health: pods that are not Ready are looked for.
+	Health bool
+	// Gates: Prometheus is asked what strategy.gates says.
+	Gates bool
 	// LaunchFailures: Karpenter's events are read.
 	LaunchFailures bool
 	// Launched: instances that Karpenter launched are looked for.
@@ -76,6 +83,7 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	l := newLook(m, w, time.Time{})
 	var n Needs
 	n.Preflight = !halted(m) && (!handingOverReached(l) || betweenPools(l))
+	n.Health, n.Gates = needsHealth(l), needsGates(l)
 	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && !halted(m) &&
 		m.Status.CompletionTime != nil && slices.Contains(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
 	n.LaunchFailures = !halted(m) && handingOverReached(l) && l.roomIsMissing()

@@ -16,13 +16,13 @@ func TestNeedsOf(t *testing.T) {
 		world  *scene
 		want   Needs
 	}{
-		"Fresh":     {"the checks run before the first write", aWorld(), Needs{Preflight: true}},
+		"Fresh":     {"the checks run before the first write", aWorld(), Needs{Preflight: true, Health: true}},
 		"Installed": {"and before the hand-over", aWorld().quiet(), Needs{Preflight: true}},
-		"Between":   {"and before each pool", aWorld().shifting(), Needs{Preflight: true}},
-		"NextPool":  {"the second one too", aWorld().shifting().finished("general"), Needs{Preflight: true}},
-		"Draining":  {"while nodes are drained their pods are looked at, and nothing else", aWorld().shifting().draining("general-0", 1).draining("batch-1", 0), Needs{Drains: []string{"general-0", "batch-1"}}},
-		"Completed": {"a finished migration makes almost no call", aWorld().completed(), Needs{}},
-		"Home":      {"a node of the home is nobody's to drain", aWorld().shifting().draining("system-0", 1), Needs{Preflight: true}},
+		"Between":   {"and before each pool", aWorld().shifting(), Needs{Preflight: true, Health: true}},
+		"NextPool":  {"the second one too", aWorld().shifting().finished("general"), Needs{Preflight: true, Health: true}},
+		"Draining":  {"while nodes are drained their pods are looked at, and whether those that moved are well", aWorld().shifting().draining("general-0", 1).draining("batch-1", 0), Needs{Health: true, Drains: []string{"general-0", "batch-1"}}},
+		"Completed": {"until it is written down that the pools are done, whether those that moved are well", aWorld().completed(), Needs{Health: true}},
+		"Home":      {"a node of the home is nobody's to drain", aWorld().shifting().draining("system-0", 1), Needs{Preflight: true, Health: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
