@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // poolStatuses counts what is left, and remembers when each pool began and ended.
@@ -34,7 +35,7 @@ func poolStatus(l look, p pool) v1alpha1.PoolStatus {
 		}
 	}
 	s.Phase = poolPhase(l, p, s)
-	if s.NodesDraining > 0 && s.StartTime == nil {
+	if s.StartTime == nil && slices.ContainsFunc(p.nodes, func(n inventory.Node) bool { return begun(n) || warmed(n) }) {
 		s.StartTime = stamp(l.now)
 	}
 	switch s.Phase {
@@ -68,29 +69,6 @@ func poolPhase(l look, p pool, s v1alpha1.PoolStatus) v1alpha1.PoolPhase {
 	default:
 		return v1alpha1.PoolFenced
 	}
-}
-
-// estimate extrapolates from the pace so far: nodes gone since the first drain began. The soaks still to come are added.
-func estimate(l look, pools []v1alpha1.PoolStatus) time.Time {
-	var began time.Time
-	total, left, soaks := 0, 0, 0
-	for _, p := range pools {
-		if p.StartTime != nil {
-			began = soonest(began, p.StartTime.Time)
-		}
-		total += int(p.Nodes)
-		left += min(int(p.NodesLeft), int(p.Nodes))
-		if p.Phase != v1alpha1.PoolDone {
-			soaks++
-		}
-	}
-	gone := total - left
-	if l.m.Spec.Paused || began.IsZero() || gone <= 0 || soaks == 0 {
-		return time.Time{}
-	}
-	pace := l.now.Sub(began) / time.Duration(gone)
-	eta := l.now.Add(pace*time.Duration(left) + soakOf(l.m)*time.Duration(soaks))
-	return eta.Round(time.Minute)
 }
 
 // first keeps the time at which something was first so.

@@ -46,46 +46,6 @@ func TestPoolStatus(t *testing.T) {
 	}
 }
 
-func TestEstimate(t *testing.T) {
-	pool := func(nodes, left int32, phase v1alpha1.PoolPhase, began time.Duration) v1alpha1.PoolStatus {
-		s := v1alpha1.PoolStatus{Nodes: nodes, NodesLeft: left, Phase: phase}
-		if began != 0 {
-			s.StartTime = stamp(noon.Add(-began))
-		}
-		return s
-	}
-	type pools = []v1alpha1.PoolStatus
-	cases := map[string]struct {
-		reason string
-		pools  pools
-		want   time.Duration // from noon; 0: no guess
-	}{
-		"NothingBegan": {"there is nothing to guess from", pools{pool(10, 10, v1alpha1.PoolFenced, 0)}, 0},
-		"NothingGone":  {"nor before the first node is gone", pools{pool(10, 10, v1alpha1.PoolDraining, time.Hour)}, 0},
-		"Half":         {"half in an hour: an hour more, and the soak", pools{pool(10, 5, v1alpha1.PoolDraining, time.Hour)}, 70 * time.Minute},
-		"TwoPools":     {"the next pool's nodes and its soak count too", pools{pool(10, 5, v1alpha1.PoolDraining, time.Hour), pool(5, 5, v1alpha1.PoolFenced, 0)}, 140 * time.Minute},
-		"SecondPool":   {"the pace is that since the very first drain", pools{pool(10, 0, v1alpha1.PoolDone, 2*time.Hour), pool(10, 5, v1alpha1.PoolDraining, time.Hour)}, 50 * time.Minute},
-		"Soaking":      {"only the soak is left", pools{pool(10, 0, v1alpha1.PoolSoaking, time.Hour)}, 10 * time.Minute},
-		"Done":         {"nothing is left", pools{pool(10, 0, v1alpha1.PoolDone, time.Hour)}, 0},
-		"LateJoiners":  {"more nodes than the snapshot has make no negative pace", pools{pool(10, 14, v1alpha1.PoolDraining, time.Hour)}, 0},
-		"None":         {"there is no pool", nil, 0},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := estimate(newLook(aMigration().build(), World{}, noon), tc.pools)
-			if tc.want == 0 {
-				if !got.IsZero() {
-					t.Errorf("%s: estimate() = %v, want none", tc.reason, got)
-				}
-				return
-			}
-			if want := noon.Add(tc.want); !got.Equal(want) {
-				t.Errorf("%s: estimate() = %v, want %v", tc.reason, got, want)
-			}
-		})
-	}
-}
-
 func TestBlocks(t *testing.T) {
 	b := func(s v1alpha1.Severity) v1alpha1.Blocker { return v1alpha1.Blocker{Severity: s} }
 	for reason, tc := range map[string]struct {
