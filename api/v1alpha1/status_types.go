@@ -172,7 +172,7 @@ type PoolStatus struct {
 	// podsLeft is the number of pods that still have to leave the nodes being drained.
 	// +optional
 	PodsLeft int32 `json:"podsLeft"`
-	// startTime is when the first node began to drain.
+	// startTime is when the first node began to drain or, with capacity WarmFirst, room began to be made for its pods.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// drainedTime is when the last legacy node was gone; the soak counts from here.
