@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -65,23 +66,13 @@ func longestBucket(all map[string]float64, histogram string) float64 {
 	}
 	longest := 0.0
 	for _, buckets := range perLabels {
-		slices.SortFunc(buckets, func(a, b bucket) int { return compare(a.bound, b.bound) })
+		slices.SortFunc(buckets, func(a, b bucket) int { return cmp.Compare(a.bound, b.bound) })
 		total := buckets[len(buckets)-1].count
 		if i := slices.IndexFunc(buckets, func(b bucket) bool { return b.count == total }); total > 0 {
 			longest = max(longest, buckets[i].bound)
 		}
 	}
 	return longest
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 const (
