@@ -199,6 +199,29 @@ func TestRightsFollowValues(t *testing.T) {
 	}
 }
 
+// TestSurgeIsARight: to patch every Deployment is to run anything, so it is given only to those who ask for it.
+func TestSurgeIsARight(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values map[string]any
+		want   bool
+	}{
+		"Default": {nil, false},
+		"Off":     {map[string]any{"drain": map[string]any{"surge": false}}, false},
+		"On":      {map[string]any{"drain": map[string]any{"surge": true}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := castoffRelease()
+			release.Values = tc.values
+			has := slices.ContainsFunc(rules(rendered(t, release))["ClusterRole castoff"], func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(dangerous(r), "patch deployments") && len(r.ResourceNames) == 0 && len(r.Verbs) == 1
+			})
+			if has != tc.want {
+				t.Errorf("castoff may patch Deployments: %t", has)
+			}
+		})
+	}
+}
+
 // TestEngineRightsAreUpstreams: the engine is upstream's code, so it needs what upstream's chart grants, no more and no less. The
 // names differ, the rights must not.
 func TestEngineRightsAreUpstreams(t *testing.T) {
