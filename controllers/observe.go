@@ -67,6 +67,8 @@ type Observer struct {
 	network      memo[inventory.PodNetwork]
 	tagged       memo[[]inventory.SecurityGroup]
 	running      memo[inventory.Workloads]
+	unwell       memo[[]inventory.UnwellPod]
+	gates        gateAnswers
 	snapshots    snapshotCache
 }
 
@@ -310,6 +312,9 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 	}
 	needs := plan.NeedsOf(m, *w)
 	if err := o.observeDrains(ctx, needs, w); err != nil {
+		return err
+	}
+	if err := o.observeHealth(ctx, m, needs, w); err != nil {
 		return err
 	}
 	if needs.TerminationHandlers {

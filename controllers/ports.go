@@ -22,6 +22,7 @@ type Ports struct {
 	Releases     Releases
 	Drainer      Drainer
 	Snapshots    Snapshots
+	Gates        Gates
 }
 
 // NodeGroups is pkg/nodegroup: Auto Scaling groups and EKS managed node groups.
@@ -114,6 +115,11 @@ type Drainer interface {
 	Hold(ctx context.Context, node, pool string) error
 	Restore(ctx context.Context, node, pool string, from inventory.NodeSnapshot) error
 	Unmark(ctx context.Context, node string) error
+}
+
+// Gates is pkg/gate: what strategy.gates measures.
+type Gates interface {
+	Query(ctx context.Context, url, query string) ([]inventory.Sample, error)
 }
 
 // Snapshots is pkg/snapshot: the record of what is needed to go back.

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/autoscaler"
 	"github.com/castoff-sh/castoff/pkg/drain"
+	"github.com/castoff-sh/castoff/pkg/gate"
 	"github.com/castoff-sh/castoff/pkg/helm"
 	"github.com/castoff-sh/castoff/pkg/identity"
 	"github.com/castoff-sh/castoff/pkg/interruption"
@@ -137,6 +139,7 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 			Releases:  releases,
 			Drainer:   drain.New(w.Client, w.Live, w.Clock).WithRoom(drain.Room{Namespace: w.Namespace, Image: w.ManagerImage, Args: []string{"pause"}}),
 			Snapshots: snapshot.New(w.Client, w.Live, w.Namespace),
+			Gates:     gate.New(http.DefaultTransport, w.Clock),
 		},
 	}, nil
 }
