@@ -95,6 +95,9 @@ func goneOf(s v1alpha1.PoolStatus) int { return max(0, int(s.Nodes-s.NodesLeft))
 
 // inFlightSince is when room began to be made for the node's pods, or its drain began; zero for a node that waits.
 func inFlightSince(n inventory.Node) time.Time {
+	if !begun(n) && !warmed(n) {
+		return time.Time{} // most of a thousand: reading a time that is not there is dear
+	}
 	if t, err := time.Parse(time.RFC3339, n.Annotations[v1alpha1.AnnotationWarmed]); err == nil {
 		return t
 	}
