@@ -38,6 +38,8 @@ func (w *world) portrait() []string {
 	}
 	add("pods without a node %d", w.homeless["general"]+w.homeless["batch"])
 	add("placeholders %d", len(w.placeholders()))
+	place := w.node(w.only.node)
+	add("the only pod: ready %t, on Karpenter's %t, restarts on their way %t", place != nil, place != nil && place.Labels["group"] == "", w.only.next != "" || w.only.waits)
 	holder, _, _ := strings.Cut(w.ca.LeaseHolder, "-")
 	add("autoscaler: replicas %d, pods %d, leads %t with %v, lease held by %s, deleted %t", w.ca.Replicas, w.ca.Pods, w.scaler.leads, w.ca.Groups, holder, w.scaler.deleted)
 	for _, p := range w.engine.NodePools {

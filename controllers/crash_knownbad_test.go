@@ -42,6 +42,21 @@ func TestCrashKnownBad(t *testing.T) {
 			spoil:  func(w *world) { w.c.careless = true },
 			trials: append(staleLeaders("forward", c), staleLeaders("back", back)...), at: "write 2", want: "AWS ended",
 		},
+		"EvictsTheOnlyPod": {
+			reason: "a pod that nobody stands in for is evicted like any other",
+			spoil:  inPlaceOfDrainer(func(p drainerPort) Drainer { return heedless{drainerPort: p} }),
+			trials: once("forward", c)[:1], want: "the only pod",
+		},
+		"EvictsTheOnlyPodOnTheWayBack": {
+			reason: "and so it is from Karpenter's nodes",
+			spoil:  inPlaceOfDrainer(func(p drainerPort) Drainer { return heedless{drainerPort: p} }),
+			trials: once("back", back)[:1], want: "the only pod",
+		},
+		"DoesNotWait": {
+			reason: "its successor is on its way, and it is evicted before that is Ready",
+			spoil:  inPlaceOfDrainer(func(p drainerPort) Drainer { return heedless{drainerPort: p, restarts: true} }),
+			trials: once("forward", c)[:1], want: "the only pod",
+		},
 		"EndsWithoutLooking": {
 			reason: "an answer that is lost is taken for a call that was not made",
 			spoil:  inPlaceOfGroups(func(p ports) NodeGroups { return impatient{p} }),

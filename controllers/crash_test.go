@@ -47,7 +47,7 @@ func apply(t *testing.T, w *world, mutate ...func(*v1alpha1.Migration)) {
 	m := &v1alpha1.Migration{
 		ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "uid-1", CreationTimestamp: metav1.NewTime(w.now)},
 		Spec: v1alpha1.MigrationSpec{ClusterName: "test", Strategy: v1alpha1.Strategy{
-			MaxUnavailableNodes: ptr.To(intstr.FromString("50%")), SoakSeconds: ptr.To[int32](5), Capacity: v1alpha1.CapacityWarmFirst,
+			MaxUnavailableNodes: ptr.To(intstr.FromString("50%")), SoakSeconds: ptr.To[int32](5), Capacity: v1alpha1.CapacityWarmFirst, Surge: v1alpha1.SurgeSingletons,
 		}},
 	}
 	for _, f := range mutate {

@@ -121,7 +121,9 @@ func crashesOnTheWayBack(t *testing.T, c, back course) []trial {
 	const states = 16
 	var out []trial
 	for n := 0; n < len(c.points); n += len(c.points) / states {
-		for i, x := range once(fmt.Sprintf("rolled back at point %d", n), backward(t, c.points[n])) {
+		from := c.points[n].fork(t)
+		from.patience += afresh // who turns in the middle of a change of hands has another one
+		for i, x := range once(fmt.Sprintf("rolled back at point %d", n), backward(t, from)) {
 			if i%3 == n%3 {
 				x.portrait = back.portrait
 				out = append(out, x)

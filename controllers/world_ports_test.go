@@ -115,17 +115,26 @@ func (p drainerPort) State(ctx context.Context, node string) (inventory.DrainSta
 }
 
 // Pass evicts one pod: the budgets have room for one at a time.
-func (p drainerPort) Pass(ctx context.Context, node string, _ inventory.DrainAllowance) (inventory.DrainState, error) {
-	err := p.w.change("Pass", func() error {
+func (p drainerPort) Pass(ctx context.Context, node string, allow inventory.DrainAllowance) (inventory.DrainState, error) {
+	kept, err := p.w.surge(node, allow.Surge)
+	if err != nil {
+		return inventory.DrainState{Node: node, Evictable: p.w.pods[node]}, err
+	}
+	err = p.w.change("Pass", func() error {
 		n := &corev1.Node{}
 		if err := p.w.c.Get(ctx, types.NamespacedName{Name: node}, n); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		p.w.mayEvict(n)
-		if p.w.pods[node] > 0 {
+		others := p.w.pods[node] - p.w.onlyOn(node)
+		if others > 0 || p.w.pods[node] > 0 && !kept {
 			p.w.pods[node]--
 			p.w.held[node] = max(p.w.held[node]-1, 0) // swapped
-			p.w.homeless[p.w.poolOf(n)]++
+			if others > 0 {
+				p.w.homeless[p.w.poolOf(n)]++
+			} else {
+				p.w.evictOnly(n)
+			}
 			p.w.showPending()
 		}
 		return nil

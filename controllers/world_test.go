@@ -47,6 +47,7 @@ type world struct {
 	pods     map[string]int // evictable pods by node
 	held     map[string]int // placeholders by legacy node
 	homeless map[string]int // pods without a node, by pool
+	only     only           // a Deployment with one pod
 
 	ca      inventory.Autoscaler
 	scaler  scaler
@@ -104,6 +105,7 @@ func newWorld(t *testing.T) *world {
 	w.c = newStore()
 	w.wire()
 	w.addGroup("general", 3, false)
+	w.only = newOnly("i-general-1")
 	w.addGroup("batch", 2, true)
 	w.addGroup("system", 2, true)
 	w.groups["system"].Tags = nil // CA leaves the home alone
@@ -124,7 +126,7 @@ func (w *world) fork(t *testing.T) *world {
 		permission: w.permission, policies: w.policies, broken: slices.Clone(w.broken), longest: w.longest, patience: w.patience, writes: w.writes,
 		groups: map[string]*inventory.NodeGroup{}, history: slices.Clone(w.history), born: maps.Clone(w.born), endings: maps.Clone(w.endings),
 		pods: maps.Clone(w.pods), held: maps.Clone(w.held), homeless: maps.Clone(w.homeless), started: maps.Clone(w.started), leaving: maps.Clone(w.leaving),
-		unserved: maps.Clone(w.unserved), calls: maps.Clone(w.calls), c: w.c.fork(),
+		unserved: maps.Clone(w.unserved), calls: maps.Clone(w.calls), c: w.c.fork(), only: w.only.fork(),
 	}
 	f.scaler.idle = maps.Clone(w.scaler.idle)
 	f.wire()
@@ -223,6 +225,7 @@ func (w *world) advance(d time.Duration) {
 		}
 		w.tickScaler()
 		w.tickKarpenter()
+		w.tickOnly()
 		w.schedule()
 		w.judge()
 		w.countUnserved(step)
@@ -232,6 +235,7 @@ func (w *world) advance(d time.Duration) {
 
 // judge looks at what may never be, at no moment.
 func (w *world) judge() {
+	w.judgeOnly()
 	for _, pool := range testPools {
 		if w.scales(pool) && w.serves(pool) {
 			w.breaks("pool %s is served by Cluster Autoscaler and by Karpenter", pool)
@@ -333,6 +337,7 @@ func setReady(n *corev1.Node, ready bool) {
 func (w *world) removeNode(name string) {
 	w.c.remove("Node//" + name)
 	delete(w.pods, name)
+	w.loseOnly(name)
 }
 
 // poolOf is the pool of a node, of a legacy group or of Karpenter.
@@ -360,6 +365,7 @@ func (w *world) schedule() {
 			}
 			w.homeless[pool]--
 			w.pods[best]++
+			w.bindOnly(pool, best)
 		}
 	}
 	w.showPending()
