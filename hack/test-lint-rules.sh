@@ -41,7 +41,7 @@ file none pkg/translate lawful "import (
 	_ \"$module/api/leaf\"
 	_ \"$module/pkg/inventory/leaf\"
 )"
-for port in autoscaler drain helm identity interruption provisioner snapshot; do
+for port in autoscaler drain gate helm identity interruption provisioner snapshot; do
 	file depguard "pkg/$port" port "import _ \"$module/pkg/nodegroup/leaf\""
 	file depguard "pkg/$port" planner "import _ \"$module/pkg/plan/leaf\""
 	file depguard "pkg/$port" controllers "import _ \"$module/controllers/leaf\""

@@ -144,6 +144,7 @@ func TestRulesNotice(t *testing.T) {
 			Decision{Actions: []Action{BeginDrain{Node: "general-1"}}}},
 		"an empty node has its time": {m, aWorld().shifting().attached("general-0", "pv").build(),
 			Decision{Actions: []Action{EndInstances{Group: "general", IDs: []string{"i-general-0"}}}}},
+		"below the health floor nothing begins": {m, aWorld().shifting().unwell(cart, time.Hour, false).build(), Decision{Actions: []Action{BeginDrain{Node: "general-1"}}}},
 	}
 	for name, rule := range rules {
 		tc, ok := bad[name]
