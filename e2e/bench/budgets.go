@@ -52,21 +52,21 @@ func (v Verdict) String() string {
 // Verdicts judges what was measured; goals over what was not are left out.
 func (r Report) Verdicts() []Verdict {
 	var out []Verdict
-	judge := func(goal string, got *float64, bound float64) {
-		if got != nil && bound > 0 {
-			out = append(out, Verdict{Goal: goal, Got: *got, Max: bound})
+	judge := func(goal string, got *float64, share float64, of *float64) {
+		if got != nil && of != nil {
+			out = append(out, Verdict{Goal: goal, Got: *got, Max: share * *of})
 		}
 	}
 	if c := r.Castoff; c != nil {
-		judge("castoff: makespan, 1.15 of the lower bound", c.MakespanSeconds, makespanGoal*r.LowerBoundSeconds)
-		judge("castoff: pod-unavailable-seconds, 1.1 of the floor", c.PodUnavailableSeconds, unavailableGoal*r.UnavailableFloorSeconds)
-		judge("castoff: evictions refused, one per moved pod", float(c.EvictionsRefused), refusedGoal*value(float(c.MovedPods)))
+		judge("castoff: makespan, 1.15 of the lower bound", c.MakespanSeconds, makespanGoal, &r.LowerBoundSeconds)
+		judge("castoff: pod-unavailable-seconds, 1.1 of the floor", c.PodUnavailableSeconds, unavailableGoal, &r.UnavailableFloorSeconds)
+		judge("castoff: evictions refused, one per moved pod", float(c.EvictionsRefused), refusedGoal, float(c.MovedPods))
 	}
 	if b := r.KubectlDrain; b != nil && r.Castoff != nil {
-		judge("castoff: node-seconds paid twice, 1.1 of kubectl drain's", r.Castoff.DoublePaidNodeSeconds, doublePaidGoal*value(b.DoublePaidNodeSeconds))
+		judge("castoff: node-seconds paid twice, 1.1 of kubectl drain's", r.Castoff.DoublePaidNodeSeconds, doublePaidGoal, b.DoublePaidNodeSeconds)
 	}
 	if b := r.KubectlDrain; b != nil && r.CastoffSurge != nil {
-		judge("castoff, surge: pod-unavailable-seconds, 0.05 of kubectl drain's", r.CastoffSurge.PodUnavailableSeconds, surgeGoal*value(b.PodUnavailableSeconds))
+		judge("castoff, surge: pod-unavailable-seconds, 0.05 of kubectl drain's", r.CastoffSurge.PodUnavailableSeconds, surgeGoal, b.PodUnavailableSeconds)
 	}
 	return out
 }

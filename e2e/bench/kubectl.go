@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -60,7 +59,7 @@ func (b *Bench) kubectlDrain(ctx context.Context, s size, atOnce bool) (watcher.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		if err := hand.drain(ctx, nodes, atOnce); err != nil {
+		if err := hand.shift(ctx, nodes, atOnce); err != nil {
 			cancel(err)
 		}
 	}()
@@ -101,11 +100,26 @@ func kubeconfigOf(config *rest.Config) clientcmdapi.Config {
 	return *out
 }
 
-// drain empties and ends the nodes.
+// shift drains the nodes and then, as the guides have it, shrinks the group to none: before the last node is empty Auto Scaling
+// might choose one that is not.
+func (h *byHand) shift(ctx context.Context, nodes []corev1.Node, atOnce bool) error {
+	if err := h.drain(ctx, nodes, atOnce); err != nil {
+		return err
+	}
+	_, err := h.asg.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String(harbor.General), MinSize: aws.Int32(0), MaxSize: aws.Int32(0), DesiredCapacity: aws.Int32(0),
+	})
+	if err != nil {
+		return fmt.Errorf("shrinking the group: %w", err)
+	}
+	return nil
+}
+
+// drain empties the nodes.
 func (h *byHand) drain(ctx context.Context, nodes []corev1.Node, atOnce bool) error {
 	if !atOnce {
 		for _, node := range nodes {
-			if err := h.drainOne(ctx, node); err != nil {
+			if err := h.drainOne(ctx, node.Name); err != nil {
 				return err
 			}
 		}
@@ -114,23 +128,16 @@ func (h *byHand) drain(ctx context.Context, nodes []corev1.Node, atOnce bool) er
 	errs := make([]error, len(nodes))
 	var all sync.WaitGroup
 	for i, node := range nodes {
-		all.Go(func() { errs[i] = h.drainOne(ctx, node) })
+		all.Go(func() { errs[i] = h.drainOne(ctx, node.Name) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// drainOne drains a node and ends its instance at once, which is kind to the hand: most guides leave that to the end.
-func (h *byHand) drainOne(ctx context.Context, node corev1.Node) error {
-	command := exec.CommandContext(ctx, h.kubectl, "--kubeconfig", h.kubeconfig, "drain", node.Name, "--ignore-daemonsets", "--delete-emptydir-data")
+func (h *byHand) drainOne(ctx context.Context, node string) error {
+	command := exec.CommandContext(ctx, h.kubectl, "--kubeconfig", h.kubeconfig, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data")
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("kubectl drain %s: %w: %s", node.Name, err, lastLines(string(output)))
-	}
-	_, err := h.asg.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: aws.String(path.Base(node.Spec.ProviderID)), ShouldDecrementDesiredCapacity: aws.Bool(true),
-	})
-	if err != nil {
-		return fmt.Errorf("ending the instance of %s: %w", node.Name, err)
+		return fmt.Errorf("kubectl drain %s: %w: %s", node, err, lastLines(string(output)))
 	}
 	return nil
 }

@@ -94,6 +94,7 @@ func TestVerdicts(t *testing.T) {
 		"Unavailable": {reason: "1101 are more than 1.1 of 1000.", report: func(r *Report) { *r.Castoff.PodUnavailableSeconds = 1101 }, want: []bool{true, false, true, true}},
 		"Refused":     {reason: "More than one a pod.", report: func(r *Report) { *r.Castoff.EvictionsRefused = 101 }, want: []bool{true, true, false, true}},
 		"Expensive":   {reason: "More than 1.1 of kubectl's.", report: func(r *Report) { *r.Castoff.DoublePaidNodeSeconds = 1101 }, want: []bool{true, true, true, false}},
+		"Free":        {reason: "What kubectl's way does not pay twice at all leaves nothing to pay.", report: func(r *Report) { *r.KubectlDrain.DoublePaidNodeSeconds = 0 }, want: []bool{true, true, true, false}},
 		"Alone":       {reason: "Without kubectl's figures nothing is compared with them.", report: func(r *Report) { r.KubectlDrain = nil }, want: []bool{true, true, true}},
 		"Unfinished":  {reason: "Without a makespan there is none to judge.", report: func(r *Report) { r.Castoff.MakespanSeconds = nil }, want: []bool{true, true, true}},
 		"Surge":       {reason: "Surged pods hardly lack.", report: func(r *Report) { r.CastoffSurge = &Figures{PodUnavailableSeconds: rounded(251)} }, want: []bool{true, true, true, true, false}},
