@@ -179,4 +179,3 @@ func (b *Bench) RunScale(ctx context.Context, path string) (Scale, error) {
 	}
 	return out, write(path, out)
 }
-
