@@ -274,7 +274,9 @@ func (r *workloadReader) limitRanges(ctx context.Context) error {
 func (r *workloadReader) add(kind string, o metav1.Object, template *corev1.PodTemplateSpec, c inventory.Controller) {
 	c.Kind, c.Namespace, c.Name, c.Owner = kind, o.GetNamespace(), o.GetName(), inventory.OwnerOf(o)
 	c.PodLabels, c.PodAnnotations = r.shapes.strings(template.Labels), r.shapes.strings(movingAnnotations(template.Annotations))
-	c.Shape = r.shapes.shape(shapeOf(&template.Spec))
+	s := shapeOf(&template.Spec)
+	s.NodeName = template.Spec.NodeName
+	c.Shape = r.shapes.shape(s)
 	r.out.Controllers = append(r.out.Controllers, c)
 }
 

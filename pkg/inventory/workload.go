@@ -66,6 +66,8 @@ type Shape struct {
 	// NeverPreempts is preemptionPolicy Never.
 	NeverPreempts bool   `json:"neverPreempts,omitempty"`
 	Scheduler     string `json:"scheduler,omitempty"`
+	// NodeName is the node that a template names itself, past every scheduler. Of pods it is not kept: all have one once they run.
+	NodeName string `json:"nodeName,omitempty"`
 	// Claims are the names of its PersistentVolumeClaims, those of generic ephemeral volumes left out: they go with the pod.
 	Claims   []string `json:"claims,omitempty"`
 	EmptyDir bool     `json:"emptyDir,omitempty"`

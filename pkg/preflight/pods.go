@@ -130,16 +130,41 @@ var fence = scheduling.Taints{
 	{Key: v1alpha1.TaintLegacy, Effect: corev1.TaintEffectNoSchedule},
 }
 
-// toleratesFence: a pod that tolerates every taint comes back onto the very node that it was evicted from, and the drain begins
-// again. It only warns, because operators of CNIs are often so and the scheduler prefers nodes with more room.
+// toleratesFence: a pod that tolerates every taint comes back onto the very node that it was evicted from: that one is the emptiest
+// then, so the scheduler likes it best. It is evicted and comes back for ever, and its node never ends.
 func toleratesFence(in Input) []inventory.Finding {
 	var out []inventory.Finding
-	for _, n := range byPool(in.workloads, moves(func(w *workload) bool { return fence.Tolerates(w.shape.Tolerations) == nil })) {
-		out = append(out, n.about(warn(CheckToleratesFence, n.object(in),
-			"These tolerate every taint, so they may come back onto the node that they were evicted from: "+n.list()+
-				". Tolerate only what is needed, or require karpenter.sh/nodepool to exist by node affinity once Karpenter serves the pool.")))
+	for _, w := range in.workloads {
+		if len(w.pods) > 0 && w.kind != "Pod" && !scales(in, w) && comesBack(in, w) {
+			out = append(out, w.about(block(CheckToleratesFence, w.object(), "Pods of "+w.owned()+" tolerate the cordon and the taint "+v1alpha1.TaintLegacy+
+				", so each would come back onto the node that it was evicted from, which would never be empty. Tolerate only what is needed; or require "+
+				"karpenter.sh/nodepool to exist by node affinity, if its pods may wait until Karpenter serves.")))
+		}
 	}
 	return out
+}
+
+// comesBack says whether a node that is drained takes the workload's next pod. That one has the template's affinity, which somebody
+// may have mended since its present pods began, and the tolerations that webhooks gave to those.
+func comesBack(in Input, w *workload) bool {
+	if fence.Tolerates(w.shape.Tolerations) != nil {
+		return false
+	}
+	next := *w.shape
+	if w.controller != nil && w.controller.Shape != nil {
+		next.NodeSelector, next.Affinity = w.controller.Shape.NodeSelector, w.controller.Shape.Affinity
+	}
+	pools := poolOfNode(in)
+	return slices.ContainsFunc(in.Nodes, func(n inventory.Node) bool {
+		return pools[n.Name] != "" && takes(n, w.shape) && takes(n, &next)
+	})
+}
+
+// scales says that the workload is a Cluster Autoscaler: it rests before the first node is drained, so nobody evicts it.
+func scales(in Input, w *workload) bool {
+	return slices.ContainsFunc(in.Autoscalers, func(a inventory.Autoscaler) bool {
+		return w.kind == kindDeployment && (a.Kind == "" || a.Kind == kindDeployment) && a.Deployment.Namespace == w.namespace && a.Deployment.Name == w.name
+	})
 }
 
 // expendablePods: Cluster Autoscaler neither launches nor keeps nodes for pods below its cutoff, and placeholders are made so in

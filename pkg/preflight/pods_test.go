@@ -83,10 +83,21 @@ func TestHostPort(t *testing.T) {
 }
 
 func TestToleratesFence(t *testing.T) {
-	say := []inventory.Finding{warns(CheckToleratesFence, "pool/general", "general",
-		"These tolerate every taint, so they may come back onto the node that they were evicted from: replicaset/shop/web. Tolerate only what is needed, or require karpenter.sh/nodepool to exist by node affinity once Karpenter serves the pool.")}
+	saysOf := func(object, name string) []inventory.Finding {
+		return []inventory.Finding{of(object, blocks(CheckToleratesFence, object, "general", "Pods of "+name+" tolerate the cordon and the taint castoff.sh/legacy, so each would come back onto the node that it was evicted from, which would never be empty. "+
+			"Tolerate only what is needed; or require karpenter.sh/nodepool to exist by node affinity, if its pods may wait until Karpenter serves."))}
+	}
+	say := saysOf("replicaset/shop/web", "replicaset/shop/web")
 	with := func(t ...corev1.Toleration) Input { return sound(pods(pod("web-1", shaped(tolerating(t...))))) }
+	made := func(template *inventory.Shape, change ...func(*inventory.Shape)) Input {
+		return sound(pods(pod("web-1", madeBy(kindDeployment, "web"), shaped(append(change, tolerating(everything))...))),
+			controllers(inventory.Controller{Kind: kindDeployment, Name: "web", Replicas: 2, Owner: "Helm release web", Shape: template}))
+	}
 	unschedulable := corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}
+	onKarpenter := requiring("karpenter.sh/nodepool", corev1.NodeSelectorOpExists)
+	autoscaler := func(in *Input) {
+		in.Autoscalers[0].Deployment.Namespace, in.Autoscalers[0].Deployment.Name = "shop", "web"
+	}
 	testCheck(t, CheckToleratesFence, map[string]checkCase{
 		"Everything":    {"neither cordon nor taint keeps it away", with(everything), say},
 		"AllSchedule":   {"nor where only that effect is tolerated", with(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}), say},
@@ -94,7 +105,14 @@ func TestToleratesFence(t *testing.T) {
 		"OnlyTheCordon": {"the taint of a drain keeps it away", with(unschedulable), nil},
 		"Execute":       {"of another effect, as EKS's add-ons have it", with(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}), nil},
 		"None":          {"the usual", with(), nil},
+		"Owned":         {"whoever would put it back is said", made(shape(tolerating(everything))), saysOf("deployment/shop/web", "deployment/shop/web (Helm release web)")},
+		"ByWebhook":     {"its pods have what their template does not say", made(shape()), saysOf("deployment/shop/web", "deployment/shop/web (Helm release web)")},
+		"Mended":        {"the next pod asks for nodes of Karpenter's, though those of today do not", made(shape(onKarpenter)), nil},
+		"Elsewhere":     {"no node that goes takes it", made(shape(), onKarpenter), nil},
+		"AtHome":        {"who stays is not evicted", sound(pods(pod("web-1", on("home-a"), shaped(tolerating(everything))))), nil},
 		"DaemonSet":     {"DaemonSets are so and stay", sound(pods(pod("web-1", daemon, shaped(tolerating(everything))))), nil},
+		"Bare":          {"nobody brings it back, which is another finding", sound(pods(pod("web-1", bare, shaped(tolerating(everything))))), nil},
+		"Autoscaler":    {"it rests before the first node is drained", sound(autoscaler, pods(pod("web-1", madeBy(kindDeployment, "web"), shaped(tolerating(everything))))), nil},
 	})
 }
 

@@ -33,6 +33,13 @@ func unserved(in Input) []inventory.Finding {
 		if w.kind == kindDaemonSet || w.kind == "Pod" || len(w.pods) == 0 && w.staying > 0 || !translated(in, w) {
 			continue
 		}
+		if pool := tiedTo(in, w); pool != "" {
+			f := w.about(block(CheckUnserved, w.object(), "The pod template of "+w.owned()+" names node "+w.controller.Shape.NodeName+
+				" (nodeName), which goes: no scheduler is asked, so its pods would come back onto it as often as they are evicted. Take nodeName out, and bring along what the node has for it."))
+			f.Pool = pool
+			out = append(out, f)
+			continue
+		}
 		p := in.places.of(in, w.shape)
 		switch {
 		case len(p.targets) > 0, p.stay && len(w.pods) == 0:
@@ -50,6 +57,14 @@ func unserved(in Input) []inventory.Finding {
 		}
 	}
 	return out
+}
+
+// tiedTo is the pool of the node that the workload's template names, empty where it names none that goes.
+func tiedTo(in Input, w *workload) string {
+	if w.controller == nil || w.controller.Shape == nil || w.controller.Shape.NodeName == "" {
+		return ""
+	}
+	return poolOfNode(in)[w.controller.Shape.NodeName]
 }
 
 // translated says whether every NodePool that could serve the workload is known; one that is not is a finding of its own.

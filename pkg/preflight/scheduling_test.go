@@ -22,6 +22,21 @@ func served(change ...func(*Input)) Input {
 	}, change...)...)
 }
 
+func TestTemplatesThatNameTheirNode(t *testing.T) {
+	named := func(node string) func(*Input) {
+		return controllers(inventory.Controller{Kind: kindDeployment, Name: "web", Replicas: 1, Shape: shape(func(s *inventory.Shape) { s.NodeName = node })})
+	}
+	say := []inventory.Finding{of("deployment/shop/web", blocks(CheckUnserved, "deployment/shop/web", "general", "The pod template of deployment/shop/web names node old (nodeName), which goes: no scheduler is asked, "+
+		"so its pods would come back onto it as often as they are evicted. Take nodeName out, and bring along what the node has for it."))}
+	runs := pods(pod("web-1", madeBy(kindDeployment, "web"), shaped()))
+	testCheck(t, CheckUnserved, map[string]checkCase{
+		"Legacy":  {"no fence keeps it away", served(runs, named("old")), say},
+		"NoPods":  {"nor what is made at night", served(pods(), named("old")), say},
+		"Stays":   {"the home does not go", served(runs, named("home-a")), nil},
+		"Unnamed": {"the scheduler places it", served(runs, named("")), nil},
+	})
+}
+
 func TestCase_C077_SelectorsThatNoNodePoolSatisfiesBlockWithTheirOwner(t *testing.T) {
 	const (
 		poolOfItsOwn = "Put the node group into a pool of its own (spec.pools), which keeps the label, or select by a label that says what the pods need."
