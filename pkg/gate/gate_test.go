@@ -80,7 +80,7 @@ func TestQuery(t *testing.T) {
 		"NotANumber": {reason: "0/0 is handed on as it is", query: "vector(0)/0", want: []inventory.Sample{{Series: "{}", Value: math.NaN()}}},
 		"Infinite":   {reason: "so is 1/0", query: "vector(1)/0", want: []inventory.Sample{{Series: "{}", Value: math.Inf(1)}}},
 		"Matrix":     {reason: "a range is no value", query: "up[5m]", class: inventory.ClassTerminal, says: "avg_over_time"},
-		"String":     {reason: "nor is a text, which Prometheus' own client does not take", query: `"text"`, says: `unexpected value type "string"`},
+		"String":     {reason: "nor is a text, which Prometheus' own client does not take", query: `"text"`, class: inventory.ClassRetry, says: `unexpected value type "string"`},
 		"Parse":      {reason: "a typing error is a human's, in Prometheus' words", query: "sum(rate(", class: inventory.ClassTerminal, says: "unclosed left parenthesis"},
 		"Execution": {
 			reason: "so is what cannot be evaluated", query: `up * on() group_left() {__name__=~"up|scrape_duration_seconds"}`,
