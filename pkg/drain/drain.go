@@ -51,7 +51,7 @@ func (d *Drainer) State(ctx context.Context, node string) (inventory.DrainState,
 		state.Volumes, err = d.attached(ctx, node, pods.staying)
 		return state, err
 	}
-	at := view{now: d.clock(), silent: silentSince(object)}
+	at := d.view(object)
 	var free []*corev1.Pod
 	for i := range pods.leaving {
 		if reason := at.waits(&pods.leaving[i], inventory.DrainAllowance{}); reason != nil {

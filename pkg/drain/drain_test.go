@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
@@ -538,5 +539,48 @@ func TestBudgetsOfAPod(t *testing.T) {
 	}
 	if diff := cmp.Diff([]types.NamespacedName{named("everything"), named("web")}, names(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestAPodThatCameAfterTheDrainHadBegunIsNotEvicted(t *testing.T) {
+	began := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC) // of begunNode
+	came := func(at time.Time) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(at) }
+	}
+	cases := map[string]struct {
+		reason string
+		pod    *corev1.Pod
+		node   *corev1.Node
+		want   bool
+	}{
+		"Before":      {"what was there before leaves", pod("web", came(began.Add(-time.Hour))), begunNode("old"), false},
+		"AtThatTime":  {"the API server's clock may be ahead by a little", pod("web", came(began.Add(9*time.Second))), begunNode("old"), false},
+		"After":       {"one that cordon and taint did not keep out would come back for ever", pod("web", came(began.Add(11*time.Second))), begunNode("old"), true},
+		"NotBegun":    {"a node that is not drained takes pods", pod("web", came(began.Add(time.Hour))), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, false},
+		"NoTime":      {"a mark that is no time says nothing of when", pod("web", came(began.Add(time.Hour))), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{v1alpha1.AnnotationDraining: "yes"}}}, false},
+		"Terminating": {"one that is on its way is waited for", pod("web", came(began.Add(time.Hour)), func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.NewTime(now)), []string{"x.example/y"} }), begunNode("old"), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var asked []policyv1.Eviction
+			c := faked(evictions(&asked, func(string) error { return nil }), tc.node, tc.pod)
+			state, err := New(c, c, clock).State(t.Context(), "old")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := slices.ContainsFunc(state.Blocked, func(b inventory.BlockedPod) bool { return b.Reason == inventory.BlockedReturning })
+			if got != tc.want || state.Evictable != 1 {
+				t.Errorf("%s: returning %t of %+v", tc.reason, got, state)
+			}
+			if _, begun := tc.node.Annotations[v1alpha1.AnnotationDraining]; !begun {
+				return
+			}
+			if _, err := New(c, c, clock).Pass(t.Context(), "old", inventory.DrainAllowance{}); err != nil {
+				t.Fatal(err)
+			}
+			if evicted := len(asked) > 0; tc.want && evicted {
+				t.Errorf("%s: it was evicted once more", tc.reason)
+			}
+		})
 	}
 }

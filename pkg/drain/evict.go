@@ -41,7 +41,7 @@ type pass struct {
 func (d *Drainer) newPass(node *corev1.Node, allow inventory.DrainAllowance) *pass {
 	return &pass{
 		Drainer:  d,
-		view:     view{now: d.clock(), silent: silentSince(node)},
+		view:     d.view(node),
 		node:     node,
 		allow:    allow,
 		deadline: d.clock().Add(PassLimit),

@@ -93,7 +93,7 @@ func (d *Drainer) Warm(ctx context.Context, node, pool string, owner metav1.Owne
 	if err != nil {
 		return err
 	}
-	at := view{now: d.clock(), silent: silentSince(object)}
+	at := d.view(object)
 	for i := range pods.leaving {
 		pod := &pods.leaving[i]
 		if at.waits(pod, inventory.DrainAllowance{}) != nil || windows(pod) {

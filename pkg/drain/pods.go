@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
@@ -108,6 +109,16 @@ type view struct {
 	now time.Time
 	// silent is since when the node has not been Ready; zero while it is.
 	silent time.Time
+	// begun is when the node's drain began; zero while it has not.
+	begun time.Time
+}
+
+func (d *Drainer) view(node *corev1.Node) view {
+	begun, err := time.Parse(time.RFC3339, node.Annotations[v1alpha1.AnnotationDraining])
+	if err != nil {
+		begun = time.Time{}
+	}
+	return view{now: d.clock(), silent: silentSince(node), begun: begun}
 }
 
 // silentSince is since when the node has not been Ready; zero if it is, or has never said.
@@ -124,6 +135,10 @@ func silentSince(node *corev1.Node) time.Time {
 func (v view) waits(pod *corev1.Pod, allow inventory.DrainAllowance) *inventory.BlockedPod {
 	if pod.DeletionTimestamp != nil {
 		return v.terminating(pod)
+	}
+	if v.returned(pod) {
+		return blocked(pod, inventory.BlockedReturning, "it was put on this node after the node's drain had begun, past cordon and taint, and the next one would be, too: "+
+			"narrow the toleration that lets it in, or take spec.nodeName out of its template")
 	}
 	for _, hold := range []func(*corev1.Pod, time.Time) *inventory.BlockedPod{uncontrolled, leftAlone, working} {
 		if b := hold(pod, v.now); b != nil && !allow.Allows(*b) {
@@ -155,6 +170,14 @@ func working(pod *corev1.Pod, _ time.Time) *inventory.BlockedPod {
 		return nil
 	}
 	return blocked(pod, inventory.BlockedJob, "its Job is at work: castoff lets it end, until the time for this node is over")
+}
+
+// skew is how far castoff's clock may be from the API server's.
+const skew = 10 * time.Second
+
+// returned says that the pod came after the drain had begun: it tolerates everything, or names its node.
+func (v view) returned(pod *corev1.Pod) bool {
+	return !v.begun.IsZero() && pod.CreationTimestamp.After(v.begun.Add(skew))
 }
 
 // terminating says how long a pod that is on its way still has, and what keeps one that is late. Nothing is done about that: a pod

@@ -183,6 +183,8 @@ const (
 	BlockedJob BlockReason = "JobRunning"
 	// BlockedLocalVolume: the pod's volume stays behind on the node; a policy must allow it.
 	BlockedLocalVolume BlockReason = "LocalVolume"
+	// BlockedReturning: the pod was put on the node after its drain began; another eviction would only bring the next one.
+	BlockedReturning BlockReason = "ReturnsToNode"
 	// BlockedOverridden: the pod was deleted past its budget, as the user said.
 	BlockedOverridden BlockReason = "BudgetOverride"
 	// BlockedError is any other answer of the API server.

@@ -104,7 +104,7 @@ func three(names []string) string {
 // severityOf: what ends by itself is waited for; the rest needs a human, or was asked for by one.
 func severityOf(r inventory.BlockReason) v1alpha1.Severity {
 	switch r {
-	case inventory.BlockedByTwoPDBs, inventory.BlockedBare, inventory.BlockedStuck, inventory.BlockedLocalVolume:
+	case inventory.BlockedByTwoPDBs, inventory.BlockedBare, inventory.BlockedStuck, inventory.BlockedLocalVolume, inventory.BlockedReturning:
 		return v1alpha1.SeverityBlock
 	case inventory.BlockedOverridden, inventory.BlockedNotSurged:
 		return v1alpha1.SeverityWarn
