@@ -36,7 +36,9 @@ type shifted struct {
 // castoff migrates the scene. errNoSurge says that its API has no such surge.
 func (b *Bench) castoff(ctx context.Context, s size, surge string) (shifted, error) {
 	var out shifted
-	scene, err := harbor.Start(ctx, b.options(s.stage("")))
+	stage := s.stage("")
+	stage.Surge = surge != ""
+	scene, err := harbor.Start(ctx, b.options(stage))
 	if err != nil {
 		return out, err
 	}

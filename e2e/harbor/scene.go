@@ -43,6 +43,8 @@ type Stage struct {
 	Judgement watcher.Config
 	// Quiet leaves out the evening peak, which castoff's installation comes with otherwise.
 	Quiet bool
+	// Surge lets castoff restart Deployments.
+	Surge bool
 }
 
 // usual is the scene as it is shown.
@@ -168,7 +170,7 @@ func (s *Scene) InstallCastoff(ctx context.Context) error {
 		}
 	}
 	s.Say("helm install castoff %s", s.options.Chart)
-	if err := installCastoff(ctx, s.Lab.Kubeconfig, s.options.Chart); err != nil {
+	if err := installCastoff(ctx, s.Lab.Kubeconfig, s.options.Chart, s.options.Stage.Surge); err != nil {
 		return err
 	}
 	return awaitDeployment(ctx, s.Client, CastoffNamespace, "castoff")
