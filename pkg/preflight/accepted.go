@@ -29,7 +29,7 @@ func accept(findings []inventory.Finding, accepted []v1alpha1.AcceptedRisk) {
 
 // unusedRisks: a risk that was accepted for one object and one day is still there when the next object of that name has the same,
 // and nobody is asked then; and one with a typing error accepts nothing, while its author waits. Checks that are not made here are
-// known by their names only: what they accept is not looked for.
+// known by their names only: what they accept is not looked for. From the start on a risk may have done its work, its pod moved and gone.
 func unusedRisks(in Input, findings []inventory.Finding, accepted []v1alpha1.AcceptedRisk) []inventory.Finding {
 	var out []inventory.Finding
 	for _, a := range accepted {
@@ -38,7 +38,7 @@ func unusedRisks(in Input, findings []inventory.Finding, accepted []v1alpha1.Acc
 		case slices.Contains(in.CheckedElsewhere, a.Check):
 		case !slices.Contains(Names, a.Check):
 			out = append(out, warn(CheckRiskUnknown, object, "castoff has no check "+a.Check+", so this accepts nothing. Did you mean "+likeliest(a.Check, append(slices.Clone(Names), in.CheckedElsewhere...))+"? Correct it in spec.acceptedRisks."))
-		case !slices.ContainsFunc(findings, func(f inventory.Finding) bool { return a.Covers(f.Check, f.Object) }):
+		case in.Snapshot == nil && !slices.ContainsFunc(findings, func(f inventory.Finding) bool { return a.Covers(f.Check, f.Object) }):
 			out = append(out, warn(CheckRiskUnused, object, unusedRisk(a, findings)))
 		}
 	}

@@ -208,7 +208,7 @@ func otherSchedulers(in Input) []inventory.Finding {
 }
 
 // pendingPods: pods that no node takes today are read as the migration's fault tomorrow. They are the baseline: only more of them hold
-// up a drain.
+// up a drain, a pod that waits for its accepted local volume too.
 func pendingPods(in Input) []inventory.Finding {
 	if in.Workloads.Pending == 0 {
 		return nil
@@ -219,6 +219,9 @@ func pendingPods(in Input) []inventory.Finding {
 			names = append(names, p.Object())
 		}
 	}
-	return []inventory.Finding{warn(CheckPendingPods, "cluster/"+in.Cluster.Name, plural(in.Workloads.Pending, "pod")+
-		" without a node already: "+three(names)+". castoff waits for none of them, only for what is Pending besides. See why: kubectl describe pod.")}
+	said := " without a node already: " + three(names) + ". castoff waits for none of them, only for what is Pending besides."
+	if s := in.Snapshot; s != nil && in.Workloads.Pending > s.PendingPods {
+		said = fmt.Sprintf(" without a node: %s. That is %d more than before the migration, and no other drain begins until as many have one.", three(names), in.Workloads.Pending-s.PendingPods)
+	}
+	return []inventory.Finding{warn(CheckPendingPods, "cluster/"+in.Cluster.Name, plural(in.Workloads.Pending, "pod")+said+" See why: kubectl describe pod.")}
 }

@@ -157,11 +157,17 @@ func TestPendingPods(t *testing.T) {
 	say := func(list string) []inventory.Finding {
 		return []inventory.Finding{warns(CheckPendingPods, "cluster/prod", "", list+". castoff waits for none of them, only for what is Pending besides. See why: kubectl describe pod.")}
 	}
+	before := func(n int) func(*Input) {
+		return func(in *Input) { in.Snapshot = &inventory.Snapshot{PendingPods: n} }
+	}
+	more := []inventory.Finding{warns(CheckPendingPods, "cluster/prod", "", "2 pods without a node: pod/shop/a, pod/shop/b. That is 1 more than before the migration, and no other drain begins until as many have one. See why: kubectl describe pod.")}
 	ending := func(p *inventory.Pod) { p.Terminating = true }
 	testCheck(t, CheckPendingPods, map[string]checkCase{
 		"One":  {"it is named, so that nobody takes it for the migration's", sound(pods(pod("a", on("")), pod("b")), pending(1)), say("1 pod without a node already: pod/shop/a")},
 		"Four": {"three are named", sound(pods(pod("a", on("")), pod("b", on("")), pod("c", on("")), pod("d", on(""))), pending(4)), say("4 pods without a node already: pod/shop/a, pod/shop/b, pod/shop/c and 1 more")},
 		"None": {"what is on its way out, or a DaemonSet's, or over, waits for no node", sound(pods(pod("a", on(""), ending), pod("b", on(""), daemon), pod("c", on(""), phase(corev1.PodFailed))), pending(0)), nil},
+		"Same": {"no more than before", sound(pods(pod("a", on(""))), pending(1), before(1)), say("1 pod without a node already: pod/shop/a")},
+		"More": {"what came since is waited for", sound(pods(pod("a", on("")), pod("b", on(""))), pending(2), before(1)), more},
 		"Some": {"and is not named beside those that do", sound(pods(pod("a", on(""), ending), pod("b", on("")), pod("c", on(""), daemon)), pending(1)), say("1 pod without a node already: pod/shop/b")},
 	})
 }

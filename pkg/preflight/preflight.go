@@ -30,6 +30,8 @@ type Input struct {
 	PodNetwork     inventory.PodNetwork
 	SecurityGroups []inventory.SecurityGroup
 	Surroundings   inventory.Surroundings
+	// Snapshot is what was before the migration; nil until the start.
+	Snapshot *inventory.Snapshot
 	// Strategy is the Migration's: how many nodes may be on their way at once.
 	Strategy v1alpha1.Strategy
 	// EngineVersion is the version of Karpenter that is to run; empty: not known, and not checked.

@@ -156,6 +156,18 @@ func TestUnusedRisks(t *testing.T) {
 	}
 }
 
+// From the start on what was accepted may have moved; a name that accepts nothing never does.
+func TestRisksThatDidTheirWork(t *testing.T) {
+	started := sound(func(in *Input) { in.Snapshot = &inventory.Snapshot{} })
+	var got []string
+	for _, f := range Run(started, []v1alpha1.AcceptedRisk{{Check: CheckBarePod, Object: "pod/shop/debug"}, {Check: CheckLocalVolume, Object: "*"}, {Check: "BarePods", Object: "*"}}) {
+		got = append(got, f.Check+" "+f.Object)
+	}
+	if diff := cmp.Diff([]string{CheckRiskUnknown + " acceptedrisk/BarePods/*"}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestDistance(t *testing.T) {
 	cases := map[string]struct {
 		reason, a, b string
