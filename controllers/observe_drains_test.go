@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/plan"
 )
@@ -114,5 +115,42 @@ func TestLaunchFailures(t *testing.T) {
 	}
 	if err := o.observeDrains(t.Context(), plan.Needs{LaunchFailures: true}, &w); !errors.Is(err, refused) || !strings.Contains(err.Error(), "Karpenter's events") {
 		t.Errorf("want what could not be read named, got %v", err)
+	}
+}
+
+// TestCandidatesAreLookedAt: before a drain begins the pods of those nodes are looked at of which one is to begin, and their errors
+// are no guess.
+func TestCandidatesAreLookedAt(t *testing.T) {
+	w := newWorld(t)
+	apply(t, w)
+	r := w.reconciler()
+	until(t, w, r, inPhase(v1alpha1.PhaseShifting))
+	var m *v1alpha1.Migration
+	var seen plan.World
+	for range 60 { // until the first drain is to begin
+		var err error
+		m = get(t, w)
+		if seen, err = r.Observer.Observe(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen.Candidates) > 0 {
+			break
+		}
+		look(t, w, r)
+		w.advance(time.Second)
+	}
+	want := plan.Candidates(m, seen, w.now)
+	if len(want) == 0 || len(want) != len(seen.Candidates) {
+		t.Errorf("looked at %v, want %v", seen.Candidates, want)
+	}
+	for _, n := range want {
+		if seen.Candidates[n].Node != n {
+			t.Errorf("what is left on %s was not looked at: %v", n, seen.Candidates)
+		}
+	}
+	drainer := &countingDrainer{Drainer: r.Observer.Ports.Drainer, err: errors.New("timeout")}
+	r.Observer.Ports.Drainer = drainer
+	if _, err := r.Observer.Observe(t.Context(), m); !errors.Is(err, drainer.err) {
+		t.Errorf("a look that failed is no order to begin with: %v", err)
 	}
 }
