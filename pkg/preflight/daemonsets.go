@@ -44,17 +44,17 @@ func daemonSetsMissing(in Input) []inventory.Finding {
 // daemonSetPriority: on a new node the pods that it was launched for arrive at once. A DaemonSet without a priority loses the race
 // for room when Karpenter's sum of requests was short by a little, and stays Pending on that node.
 func daemonSetPriority(in Input) []inventory.Finding {
-	var out []inventory.Finding
-	for _, n := range byPool(in.workloads, func(w *workload) string {
-		if w.kind != kindDaemonSet || w.controller == nil || len(w.pools) == 0 || w.shape.PriorityClass != "" || w.made != nil && w.made.PriorityClass != "" {
-			return ""
+	n := named{}
+	for _, w := range in.workloads {
+		if w.kind == kindDaemonSet && w.controller != nil && len(w.pools) > 0 && w.shape.PriorityClass == "" && (w.made == nil || w.made.PriorityClass == "") {
+			n.names = append(n.names, w.object())
 		}
-		return w.object()
-	}) {
-		out = append(out, n.about(warn(CheckDaemonSetPriority, n.object(in),
-			"These have no priority class, so their pods can lose the race for room on a new node: "+n.list()+". Give them one above that of the workloads, system-node-critical where nodes need them.")))
 	}
-	return out
+	if len(n.names) == 0 {
+		return nil
+	}
+	return []inventory.Finding{warn(CheckDaemonSetPriority, n.object(in),
+		"These have no priority class, so their pods can lose the race for room on a new node: "+n.list()+". Give them one above that of the workloads, system-node-critical where nodes need them.")}
 }
 
 // holding is what nodes of a target have room for.
@@ -62,6 +62,7 @@ type holding struct {
 	rooms map[string]corev1.ResourceList // allocatable by instance type; a type that nobody knows is missing
 	types []string
 	taken corev1.ResourceList // by DaemonSets
+	by    []*workload         // those DaemonSets
 }
 
 // holds says whether a node of the type has room for it beside the DaemonSets; one that nobody knows has.
@@ -88,39 +89,103 @@ func daemonSetRoom(in Input) []inventory.Finding {
 	for pool, t := range in.Targets {
 		held[pool] = holdingOf(in, pool, t)
 	}
-	var out []inventory.Finding
+	var without []*workload
 	small := map[string][]string{} // types by pool
 	for _, w := range in.workloads {
 		targets := in.places.of(in, w.shape).targets
 		if len(w.pods) == 0 || len(targets) == 0 {
 			continue
 		}
-		fits, without := false, map[string][]string{}
-		for _, pool := range targets {
-			fits = fits || len(held[pool].types) == 0
-			for _, kind := range held[pool].types {
-				if held[pool].holds(kind, w.shape.Requests) {
-					fits = true
-				} else if slices.Contains(w.pools, pool) {
-					without[pool] = append(without[pool], kind)
-				}
-			}
-		}
-		if fits {
-			for pool, kinds := range without {
-				small[pool] = append(small[pool], kinds...)
-			}
+		if !slices.ContainsFunc(targets, func(pool string) bool { return held[pool].fits(w.shape.Requests) }) {
+			without = append(without, w)
 			continue
 		}
-		out = append(out, w.about(block(CheckDaemonSetRoom, w.object(), "No instance type of pool "+three(targets)+" has room for a pod of "+w.owned()+" ("+amounts(w.shape.Requests)+
-			") beside the DaemonSets ("+amounts(held[targets[0]].taken)+"): "+largestRoom(held[targets[0]])+". Add a larger type to the node groups, or ask for less.")))
+		for _, pool := range targets {
+			if slices.Contains(w.pools, pool) {
+				small[pool] = append(small[pool], held[pool].tooSmall(w.shape.Requests)...)
+			}
+		}
 	}
+	out := withoutRoom(in, held, without)
 	for _, pool := range slices.Sorted(maps.Keys(small)) {
 		n := named{pool, slices.Compact(slices.Sorted(slices.Values(small[pool])))}
-		out = append(out, n.about(warn(CheckDaemonSetRoom, n.object(in),
-			"These instance types have no room for the largest pod beside the DaemonSets ("+amounts(held[pool].taken)+"): "+n.list()+". Karpenter launches one of the others for it.")))
+		if len(n.names) > 0 {
+			out = append(out, n.about(warn(CheckDaemonSetRoom, n.object(in),
+				"These instance types have no room for the largest pod beside the DaemonSets ("+amounts(held[pool].taken)+"): "+n.list()+". Karpenter launches one of the others for it.")))
+		}
 	}
 	return out
+}
+
+// withoutRoom says of each workload that no type holds it; of those that one DaemonSet asking for more than they do keeps out, it is
+// said once.
+func withoutRoom(in Input, held map[string]holding, ws []*workload) []inventory.Finding {
+	type cause struct {
+		daemon  *workload
+		targets string
+	}
+	kept := map[cause][]*workload{}
+	var causes []cause
+	var out []inventory.Finding
+	for _, w := range ws {
+		targets := in.places.of(in, w.shape).targets
+		h := held[targets[0]]
+		c := cause{h.larger(in, w.shape.Requests), three(targets)}
+		if c.daemon == nil {
+			out = append(out, w.about(block(CheckDaemonSetRoom, w.object(), "No instance type of pool "+c.targets+" has room for a pod of "+w.owned()+" ("+amounts(w.shape.Requests)+
+				") beside the DaemonSets ("+amounts(h.taken)+"): "+largestRoom(h)+". Add a larger type to the node groups, or ask for less.")))
+			continue
+		}
+		if kept[c] == nil {
+			causes = append(causes, c)
+		}
+		kept[c] = append(kept[c], w)
+	}
+	for _, c := range causes {
+		h := held[in.places.of(in, kept[c][0].shape).targets[0]]
+		out = append(out, tooLarge(in, h, c.daemon, c.targets, kept[c]))
+	}
+	return out
+}
+
+// tooLarge is about the DaemonSet that keeps the workloads out.
+func tooLarge(in Input, h holding, daemon *workload, targets string, kept []*workload) inventory.Finding {
+	var names []string
+	for _, w := range kept {
+		names = append(names, w.object())
+	}
+	f := daemon.about(block(CheckDaemonSetRoom, daemon.object(), "On no instance type of pool "+targets+" does "+daemon.owned()+" ("+amounts(daemon.requests(in))+" of "+amounts(h.taken)+
+		" for all DaemonSets) leave room for "+plural(len(names), "workload")+": "+three(names)+". "+largestRoom(h)+". Lower what it requests, or add a larger type to the node groups."))
+	f.Pool = kept[0].pools[0] // it has pods to move
+	return f
+}
+
+// fits says whether a node of one of the types has room for it; a NodePool that names no types launches what fits.
+func (h holding) fits(requests corev1.ResourceList) bool {
+	return len(h.types) == 0 || len(h.tooSmall(requests)) < len(h.types)
+}
+
+func (h holding) tooSmall(requests corev1.ResourceList) []string {
+	return slices.DeleteFunc(slices.Clone(h.types), func(kind string) bool { return h.holds(kind, requests) })
+}
+
+// larger is the DaemonSet that takes most of what lacks on the largest type, if that is more than the requests: then it is what to mend.
+func (h holding) larger(in Input, requests corev1.ResourceList) *workload {
+	kind := h.largest()
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if h.holds(kind, corev1.ResourceList{name: requests[name]}) {
+			continue
+		}
+		var found *workload
+		most := requests[name]
+		for _, w := range h.by {
+			if asks := w.requests(in)[name]; asks.Cmp(most) > 0 {
+				found, most = w, asks
+			}
+		}
+		return found
+	}
+	return nil
 }
 
 // holdingOf sums what DaemonSets will request on the target's nodes, and takes the room of its types from nodes that are there,
@@ -144,6 +209,7 @@ func holdingOf(in Input, pool string, t inventory.Target) holding {
 	for _, w := range in.workloads {
 		if w.kind == kindDaemonSet && t.Refuses(w.shape) == nil {
 			add(h.taken, w.requests(in))
+			h.by = append(h.by, w)
 		}
 	}
 	return h
@@ -224,14 +290,17 @@ func amounts(l corev1.ResourceList) string {
 	return fmt.Sprintf("cpu %s, memory %dMi", l.Cpu(), l.Memory().Value()>>20)
 }
 
-// largestRoom names the type with the most CPU.
-func largestRoom(h holding) string {
+// largest is the type with the most CPU.
+func (h holding) largest() string {
 	best, most := "", resource.Quantity{}
 	for _, kind := range h.types {
 		if cpu := h.rooms[kind][corev1.ResourceCPU]; best == "" || cpu.Cmp(most) > 0 {
 			best, most = kind, cpu
 		}
 	}
-	room := h.rooms[best]
-	return best + " has " + amounts(room)
+	return best
+}
+
+func largestRoom(h holding) string {
+	return h.largest() + " has " + amounts(h.rooms[h.largest()])
 }

@@ -83,9 +83,8 @@ func TestDaemonSetMissing(t *testing.T) {
 
 func TestDaemonSetPriority(t *testing.T) {
 	testCheck(t, CheckDaemonSetPriority, map[string]checkCase{
-		"None": {"once for each pool that it runs in", served(controllers(agent(tolerating(everything))), agents("old", "batch", "home")), []inventory.Finding{
-			warns(CheckDaemonSetPriority, "pool/batch", "batch", "These have no priority class, so their pods can lose the race for room on a new node: daemonset/shop/agent. Give them one above that of the workloads, system-node-critical where nodes need them."),
-			warns(CheckDaemonSetPriority, "pool/general", "general", "These have no priority class, so their pods can lose the race for room on a new node: daemonset/shop/agent. Give them one above that of the workloads, system-node-critical where nodes need them."),
+		"None": {"once for all pools: it is one DaemonSet to mend", served(controllers(agent(tolerating(everything))), agents("old", "batch", "home")), []inventory.Finding{
+			warns(CheckDaemonSetPriority, "cluster/prod", "", "These have no priority class, so their pods can lose the race for room on a new node: daemonset/shop/agent. Give them one above that of the workloads, system-node-critical where nodes need them."),
 		}},
 		"Class":    {"any class is somebody's decision", served(controllers(agent(prioritized("agents"))), agents("old")), nil},
 		"Default":  {"as is that of the cluster, which its pods have", served(controllers(agent()), agents("old"), func(in *Input) { in.Workloads.Pods[1].Shape = shape(prioritized("default")) }), nil},
@@ -112,6 +111,17 @@ func TestCase_C073_DaemonSetsAndThePodHaveToFitOneNode(t *testing.T) {
 		return []inventory.Finding{of("deployment/shop/web", blocks(CheckDaemonSetRoom, "deployment/shop/web", "general", "No instance type of pool general has room for a pod of deployment/shop/web ("+asks+
 			") beside the DaemonSets ("+taken+"): "+room+". Add a larger type to the node groups, or ask for less."))}
 	}
+	keepsOut := func(one, all, kept, room string) []inventory.Finding {
+		return []inventory.Finding{of("daemonset/shop/agent", blocks(CheckDaemonSetRoom, "daemonset/shop/agent", "general", "On no instance type of pool general does daemonset/shop/agent ("+one+" of "+all+
+			" for all DaemonSets) leave room for "+kept+". "+room+". Lower what it requests, or add a larger type to the node groups."))}
+	}
+	const web = "1 workload: deployment/shop/web"
+	many := func(in *Input) {
+		in.Workloads.Pods = nil
+		for _, name := range []string{"a", "b", "c", "d"} {
+			in.Workloads.Pods = append(in.Workloads.Pods, pod(name, madeBy("StatefulSet", name), shaped(requesting("500m", "1Gi"))))
+		}
+	}
 	ranged := func(cpu string) func(*Input) {
 		return func(in *Input) {
 			in.Workloads.LimitRanges = []corev1.LimitRange{
@@ -130,7 +140,7 @@ func TestCase_C073_DaemonSetsAndThePodHaveToFitOneNode(t *testing.T) {
 		"TheCase": {
 			reason: "1200m of DaemonSets and a pod of 1000m on 1930m",
 			in:     sound(sized, one, app("1000m", "1Gi"), controllers(agent(requesting("1200m", "100Mi")))),
-			want:   tooLarge("cpu 1, memory 1024Mi", "cpu 1200m, memory 100Mi", "m5.large has cpu 1930m, memory 6903Mi"),
+			want:   keepsOut("cpu 1200m, memory 100Mi", "cpu 1200m, memory 100Mi", web, "m5.large has cpu 1930m, memory 6903Mi"),
 		},
 		"LargerType": {
 			reason: "Karpenter launches the larger one, which leaves fewer",
@@ -138,8 +148,14 @@ func TestCase_C073_DaemonSetsAndThePodHaveToFitOneNode(t *testing.T) {
 			want: []inventory.Finding{warns(CheckDaemonSetRoom, "pool/general", "general",
 				"These instance types have no room for the largest pod beside the DaemonSets (cpu 1200m, memory 100Mi): m5.large. Karpenter launches one of the others for it.")},
 		},
+		"OnceForAll": {
+			reason: "one large DaemonSet is one thing to mend, however many it keeps out",
+			in: sound(sized, one, many, controllers(agent(requesting("1300m", "100Mi")),
+				inventory.Controller{Kind: kindDaemonSet, Name: "small", Replicas: 1, Shape: shape(requesting("200m", "100Mi"))})),
+			want: keepsOut("cpu 1300m, memory 100Mi", "cpu 1500m, memory 200Mi", "4 workloads: statefulset/shop/a, statefulset/shop/b, statefulset/shop/c and 1 more", "m5.large has cpu 1930m, memory 6903Mi"),
+		},
 		"Fits":    {reason: "730m and 1200m are 1930m", in: sound(sized, one, app("730m", "1Gi"), controllers(agent(requesting("1200m", "100Mi"))))},
-		"OneMore": {reason: "and 731m are one too many", in: sound(sized, one, app("731m", "1Gi"), controllers(agent(requesting("1200m", "100Mi")))), want: tooLarge("cpu 731m, memory 1024Mi", "cpu 1200m, memory 100Mi", "m5.large has cpu 1930m, memory 6903Mi")},
+		"OneMore": {reason: "and 731m are one too many", in: sound(sized, one, app("731m", "1Gi"), controllers(agent(requesting("1200m", "100Mi")))), want: keepsOut("cpu 1200m, memory 100Mi", "cpu 1200m, memory 100Mi", web, "m5.large has cpu 1930m, memory 6903Mi")},
 		"Memory": {
 			reason: "memory runs out as well",
 			in:     sound(sized, one, app("100m", "6Gi"), controllers(agent(requesting("100m", "2Gi")))),
@@ -152,7 +168,7 @@ func TestCase_C073_DaemonSetsAndThePodHaveToFitOneNode(t *testing.T) {
 		"LimitRange": {
 			reason: "a container without a request gets that of its namespace's LimitRange",
 			in:     sound(sized, one, app("1000m", "1Gi"), controllers(agent(without("a", "b"))), ranged("600m")),
-			want:   tooLarge("cpu 1, memory 1024Mi", "cpu 1200m, memory 0Mi", "m5.large has cpu 1930m, memory 6903Mi"),
+			want:   keepsOut("cpu 1200m, memory 0Mi", "cpu 1200m, memory 0Mi", web, "m5.large has cpu 1930m, memory 6903Mi"),
 		},
 		"LimitRangeForNobody": {
 			reason: "which gives nothing to what has requests",
@@ -171,7 +187,7 @@ func TestCase_C073_DaemonSetsAndThePodHaveToFitOneNode(t *testing.T) {
 			in: sound(targets(target("general", func(p *karpv1.NodePool) { p.Spec.Template.Spec.Requirements[0].Values = []string{"m7i.large"} })), app("1000m", "1Gi"), controllers(agent(requesting("1200m", "100Mi"))), func(in *Input) {
 				in.Pools[0].Families = []inventory.InstanceFamily{{Name: "m7i", Types: []inventory.InstanceType{{Name: "m7i.large", VCPUs: 2, MemoryMiB: 8192}}}}
 			}),
-			want: tooLarge("cpu 1, memory 1024Mi", "cpu 1200m, memory 100Mi", "m7i.large has cpu 1930m, memory 6012Mi"),
+			want: keepsOut("cpu 1200m, memory 100Mi", "cpu 1200m, memory 100Mi", web, "m7i.large has cpu 1930m, memory 6012Mi"),
 		},
 		"AnyType": {reason: "a NodePool that names no types launches what fits", in: sound(sized, targets(target("general", func(p *karpv1.NodePool) { p.Spec.Template.Spec.Requirements = nil })), app("100", "1Gi"))},
 		"OtherPool": {
@@ -185,7 +201,7 @@ func TestCase_C073_DaemonSetsAndThePodHaveToFitOneNode(t *testing.T) {
 		"PodsKnow": {
 			reason: "its pods have what admission gave them, which their template does not say",
 			in:     sound(sized, one, app("1000m", "1Gi"), controllers(agent()), agents("home"), func(in *Input) { in.Workloads.Pods[1].Shape = shape(requesting("1200m", "100Mi")) }),
-			want:   tooLarge("cpu 1, memory 1024Mi", "cpu 1200m, memory 100Mi", "m5.large has cpu 1930m, memory 6903Mi"),
+			want:   keepsOut("cpu 1200m, memory 100Mi", "cpu 1200m, memory 100Mi", web, "m5.large has cpu 1930m, memory 6903Mi"),
 		},
 		"AtHome": {reason: "who stays needs no room", in: sound(sized, one, pods(pod("web-1", on("home"), shaped(requesting("64", "1Gi")))))},
 	})
