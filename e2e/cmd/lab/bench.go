@@ -55,10 +55,10 @@ func newBenchCommand() *cobra.Command {
 	return command
 }
 
-// runScale tells what was measured even if the migration did not end in time.
+// runScale judges a migration that ended; one that did not has no figures.
 func runScale(ctx context.Context, b *bench.Bench, report string, out io.Writer) error {
 	got, err := b.RunScale(ctx, report)
-	if got.Figures != nil {
+	if err == nil {
 		for _, v := range got.Verdicts() {
 			_, _ = fmt.Fprintln(out, v)
 		}
