@@ -90,14 +90,16 @@ func uncounted(b *policyv1.PodDisruptionBudget) string {
 }
 
 // budgetUnhealthy: a budget of pods that are not Ready allows nothing until they are, and by default not even those themselves may
-// go (policy IfHealthyBudget). One pod in CrashLoopBackOff for weeks holds the node of every other.
+// go (policy IfHealthyBudget). One pod in CrashLoopBackOff for weeks holds the node of every other. When pods change that
+// several budgets select, the disruption controller brings only one of those up to date, so the others' numbers are no evidence;
+// twoBudgets tells those.
 func budgetUnhealthy(in Input) []inventory.Finding {
-	first := firstPods(in)
+	first, shared := firstPods(in), sharedBudgets(in)
 	var out []inventory.Finding
 	for i := range in.Workloads.Budgets {
 		b := &in.Workloads.Budgets[i]
 		p, selects := first[b]
-		if always := b.Spec.UnhealthyPodEvictionPolicy; !selects || never(b) != "" || b.Status.DisruptionsAllowed > 0 ||
+		if always := b.Spec.UnhealthyPodEvictionPolicy; !selects || shared[b] || never(b) != "" || b.Status.DisruptionsAllowed > 0 ||
 			b.Status.CurrentHealthy >= b.Status.DesiredHealthy || always != nil && *always == policyv1.AlwaysAllow {
 			continue
 		}
@@ -120,6 +122,17 @@ func firstPods(in Input) map[*policyv1.PodDisruptionBudget]moving {
 		}
 	}
 	return first
+}
+
+// sharedBudgets are those with a moving pod that another budget selects, too.
+func sharedBudgets(in Input) map[*policyv1.PodDisruptionBudget]bool {
+	out := map[*policyv1.PodDisruptionBudget]bool{}
+	for _, p := range in.moving {
+		for _, b := range p.budgets {
+			out[b] = out[b] || len(p.budgets) > 1
+		}
+	}
+	return out
 }
 
 // twoBudgets: the Eviction API answers 500 for a pod that two budgets select, for ever (Kubernetes, "API-initiated eviction"). One

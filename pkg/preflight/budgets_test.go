@@ -83,6 +83,7 @@ func TestBudgetUnhealthy(t *testing.T) {
 		"Healthy":     {"as many as it wants, and none to spare: that is a budget at work", of(healthy(2, 2, 0)), nil},
 		"ToSpare":     {"one may go", of(healthy(3, 2, 1)), nil},
 		"Never":       {"what never allows is said once", of(healthy(1, 2, 0), maxUnavailable(number(0))), nil},
+		"Shared":      {"of two budgets of one pod the controller brings only one up to date: that is TwoBudgets", sound(budgets(budget("a", matching("app", "web")), budget("b", matching("app", "web"), healthy(0, 2, 0)))), nil},
 		"Elsewhere":   {"its pods do not move", sound(pods(pod("web-1", on("home"))), budgets(budget("web", matching("app", "web"), healthy(1, 2, 0)))), nil},
 	})
 }

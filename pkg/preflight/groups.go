@@ -193,16 +193,21 @@ func poolOfGroup(in Input, group string) string {
 	return ""
 }
 
+// nothingToDo is the advice about a setting that nobody misses, such as a tag that AWS sets itself.
+const nothingToDo = "Nothing."
+
 // notCarried: a setting that is lost without a word is found out by whoever is on call.
 func notCarried(in Input) []inventory.Finding {
 	var out []inventory.Finding
 	for _, p := range in.Pools {
 		var fields []string
 		for _, n := range in.Targets[p.Name].NotCarried {
-			fields = append(fields, n.NodeGroup+": "+n.Field)
+			if n.Do != nothingToDo {
+				fields = append(fields, n.NodeGroup+": "+n.Field)
+			}
 		}
 		if len(fields) > 0 {
-			f := warn(CheckNotCarried, "pool/"+p.Name, "Not carried over to Karpenter: "+three(fields)+". kubectl castoff plan says why, and what to do about each.")
+			f := warn(CheckNotCarried, "pool/"+p.Name, "Not carried over to Karpenter: "+three(fields)+". The plan (kubectl castoff plan) says why, and what to do about each.")
 			f.Pool = p.Name
 			out = append(out, f)
 		}

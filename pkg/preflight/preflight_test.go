@@ -235,7 +235,14 @@ func TestRun(t *testing.T) {
 		"NotCarried": {
 			reason: "the first three are named; the plan has the rest",
 			in:     sound(notCarriedFields("keyName k", "warmPool", "maxSize 3", "userData")),
-			want:   []inventory.Finding{warns(CheckNotCarried, "pool/general", "general", "Not carried over to Karpenter: general-a: keyName k, general-a: warmPool, general-a: maxSize 3 and 1 more. kubectl castoff plan says why, and what to do about each.")},
+			want:   []inventory.Finding{warns(CheckNotCarried, "pool/general", "general", "Not carried over to Karpenter: general-a: keyName k, general-a: warmPool, general-a: maxSize 3 and 1 more. The plan (kubectl castoff plan) says why, and what to do about each.")},
+		},
+		"NothingToDo": {
+			reason: "what nobody misses stands in the plan alone",
+			in: sound(notCarriedFields("tag aws:x", "warmPool"), func(in *Input) {
+				in.Targets["general"].NotCarried[0].Do = "Nothing."
+			}),
+			want: []inventory.Finding{warns(CheckNotCarried, "pool/general", "general", "Not carried over to Karpenter: general-a: warmPool. The plan (kubectl castoff plan) says why, and what to do about each.")},
 		},
 		"EverythingCarried": {
 			reason: "a translation without remainder is no finding",

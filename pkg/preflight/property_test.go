@@ -84,7 +84,11 @@ func (d dice) cluster() Input {
 	for _, name := range []string{"x", "y"} {
 		in.Workloads.Claims = append(in.Workloads.Claims, claim(name, inZone(d.pick("a", "b")), func(c *inventory.Claim) { c.Local, c.Shared = d.sometimes(), d.sometimes() }))
 	}
-	in.Workloads.Budgets = append(in.Workloads.Budgets, budget("all", &metav1.LabelSelector{}, maxUnavailable(number(int32(d.IntN(2))))), budget("web", matching("app", "web"), healthy(int32(d.IntN(3)), 2, 0)))
+	first := &metav1.LabelSelector{}
+	if d.sometimes() {
+		first = matching("app", "api")
+	}
+	in.Workloads.Budgets = append(in.Workloads.Budgets, budget("all", first, maxUnavailable(number(int32(d.IntN(2))))), budget("web", matching("app", "web"), healthy(int32(d.IntN(3)), 2, 0)))
 	in.Workloads.Autoscalers = []inventory.PodAutoscaler{{Namespace: "shop", Name: "web", Kind: "Deployment", Target: "web", Min: int32(d.IntN(3))}}
 	hook(func(h *inventory.Webhook) { h.Pods, h.Own = d.sometimes(), d.sometimes() })(&in)
 	in.Workloads.LimitRanges = []corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: amount("100m", "")}}}}}

@@ -21,6 +21,7 @@ const (
 
 // The labels that only EKS gives to nodes, and what stands for them with Karpenter.
 const (
+	eksLabels         = "eks.amazonaws.com/"
 	labelNodeGroup    = "eks.amazonaws.com/nodegroup"
 	labelCapacityType = "eks.amazonaws.com/capacityType"
 )
@@ -29,6 +30,7 @@ const (
 // values" in Karpenter's log and nothing anywhere else. That of a Job at night, or of a Deployment at 0, shows days later.
 func unserved(in Input) []inventory.Finding {
 	var out []inventory.Finding
+	var mixed []refused
 	for _, w := range in.workloads {
 		if w.kind == kindDaemonSet || w.kind == "Pod" || len(w.pods) == 0 && w.staying > 0 || !translated(in, w) {
 			continue
@@ -43,18 +45,95 @@ func unserved(in Input) []inventory.Finding {
 		p := in.places.of(in, w.shape)
 		switch {
 		case len(p.targets) > 0, p.stay && len(w.pods) == 0:
-		case p.stay:
-			out = append(out, w.about(warn(CheckUnserved, w.object(), "Only nodes that stay take the pods of "+w.owned()+", no NodePool does: "+refusal(in, w, p)+
-				". Nobody scales those nodes after the hand-over. "+advice(in, w, p))))
-		case len(w.pods) > 0:
-			out = append(out, w.about(block(CheckUnserved, w.object(), "No NodePool takes the pods of "+w.owned()+", which run in pool "+w.pools[0]+" today: "+refusal(in, w, p)+". "+advice(in, w, p))))
-		case p.legacy != "":
-			f := w.about(block(CheckUnserved, w.object(), "No NodePool will take the pods of "+w.owned()+", which has none now and would run in pool "+p.legacy+" today: "+refusal(in, w, p)+". "+advice(in, w, p)))
-			f.Pool = p.legacy
-			out = append(out, f)
+		case ofUnlikeGroups(in, w, p):
+			mixed = append(mixed, refused{w, p})
 		default:
-			out = append(out, w.about(warn(CheckUnserved, w.object(), "No node of today takes the pods of "+w.owned()+", which has none now, and no NodePool will: "+refusal(in, w, p)+". If it is still needed, change where it asks to run.")))
+			out = append(out, unservedBy(in, w, p))
 		}
+	}
+	return append(out, unlikeGroups(in, mixed)...)
+}
+
+// unservedBy is the finding about a workload that no NodePool takes.
+func unservedBy(in Input, w *workload, p place) inventory.Finding {
+	switch {
+	case p.stay:
+		return w.about(warn(CheckUnserved, w.object(), "Only nodes that stay take the pods of "+w.owned()+", no NodePool does: "+refusal(in, w, p)+
+			". Nobody scales those nodes after the hand-over. "+advice(in, w, p)))
+	case len(w.pods) > 0:
+		return w.about(block(CheckUnserved, w.object(), "No NodePool takes the pods of "+w.owned()+", which run in pool "+w.pools[0]+" today: "+refusal(in, w, p)+". "+advice(in, w, p)))
+	case p.legacy != "":
+		f := w.about(block(CheckUnserved, w.object(), "No NodePool will take the pods of "+w.owned()+", which has none now and would run in pool "+p.legacy+" today: "+refusal(in, w, p)+". "+advice(in, w, p)))
+		f.Pool = p.legacy
+		return f
+	}
+	return w.about(warn(CheckUnserved, w.object(), "No node of today takes the pods of "+w.owned()+", which has none now, and no NodePool will: "+refusal(in, w, p)+". If it is still needed, change where it asks to run."))
+}
+
+// refused is a workload that no NodePool takes, and where it could run today.
+type refused struct {
+	*workload
+	at place
+}
+
+// pool is the one whose NodePool would have to take it.
+func (r refused) pool() string {
+	if len(r.pools) > 0 {
+		return r.pools[0]
+	}
+	return r.at.legacy
+}
+
+// ofUnlikeGroups says that some of the pool's groups take the workload and others do not. One that asks for its group by name has
+// advice of its own.
+func ofUnlikeGroups(in Input, w *workload, at place) bool {
+	pool := refused{w, at}.pool()
+	if missing := unmet(nearest(in, w, at), w.shape); len(missing) > 0 && missing[0].key == labelNodeGroup {
+		return false
+	}
+	take, groups := 0, 0
+	for _, p := range in.Pools {
+		if p.Name != pool {
+			continue
+		}
+		for _, g := range groupsOf(in, p) {
+			groups++
+			if groupTakes(in, g, w.shape) {
+				take++
+			}
+		}
+	}
+	return take > 0 && take < groups
+}
+
+// groupTakes goes by a node of the group, else by what EKS says that it launches.
+func groupTakes(in Input, g inventory.NodeGroup, s *inventory.Shape) bool {
+	i := slices.IndexFunc(in.Nodes, func(n inventory.Node) bool { return n.Group == g.Name })
+	if i < 0 {
+		return takes(nodeTo(g), s)
+	}
+	return takes(in.Nodes[i], s)
+}
+
+// unlikeGroups says once of a pool whose groups are not alike what it does not take: that is one thing to mend, not one a workload.
+func unlikeGroups(in Input, mixed []refused) []inventory.Finding {
+	byPool := map[string][]refused{}
+	for _, r := range mixed {
+		byPool[r.pool()] = append(byPool[r.pool()], r)
+	}
+	var out []inventory.Finding
+	for _, pool := range slices.Sorted(maps.Keys(byPool)) {
+		var names []string
+		for _, r := range byPool[pool] {
+			names = append(names, r.object())
+		}
+		first := byPool[pool][0]
+		n, say := named{pool, names}, block
+		if !slices.ContainsFunc(byPool[pool], func(r refused) bool { return !r.at.stay }) {
+			say = warn // nodes that stay take all of them
+		}
+		out = append(out, n.about(say(CheckUnserved, n.object(in), "The node groups of pool "+pool+" differ in labels or taints, and nodes of one NodePool are all alike, so it does not take "+plural(len(names), "workload")+" that some of the groups take: "+
+			n.list()+" (the first: "+refusal(in, first.workload, first.at)+"). Put the groups into pools of their own (spec.pools), or give them the same labels and taints.")))
 	}
 	return out
 }
@@ -164,6 +243,8 @@ func advice(in Input, w *workload, p place) string {
 		return "Select by " + karpv1.CapacityTypeLabelKey + " instead (spot, on-demand)."
 	case missing[0].key == corev1.LabelHostname:
 		return "It is tied to one node, which goes: take that out, and bring along what it has there."
+	case strings.HasPrefix(missing[0].key, eksLabels):
+		return "EKS alone sets that label, on the nodes of its node groups: select by a label of your own, set on the node groups of pool " + t.Pool + "."
 	case karpv1.WellKnownLabels.Has(missing[0].key):
 		return "Select what the node groups of pool " + t.Pool + " launch, or give them what is selected."
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
@@ -20,6 +21,52 @@ func served(change ...func(*Input)) Input {
 			in.Nodes[1].Labels = map[string]string{labelNodeGroup: "system"}
 		},
 	}, change...)...)
+}
+
+func TestPoolsOfUnlikeGroups(t *testing.T) {
+	const advice = "Put the groups into pools of their own (spec.pools), or give them the same labels and taints."
+	say := func(list string) []inventory.Finding {
+		return []inventory.Finding{blocks(CheckUnserved, "pool/general", "general", "The node groups of pool general differ in labels or taints, and nodes of one NodePool are all alike, so it does not take "+list+". "+advice)}
+	}
+	warned := func(f []inventory.Finding) []inventory.Finding { // the home takes them, and does not grow
+		f[0].Severity = v1alpha1.SeverityWarn
+		return f
+	}
+	memory := func(in *Input) {
+		in.Groups = append(in.Groups, inventory.NodeGroup{Name: "general-b", Managed: &inventory.ManagedNodeGroup{Labels: map[string]string{"kind": "memory"}}})
+	}
+	node := nodes(inventory.Node{Name: "b", Group: "general-b", Labels: map[string]string{"kind": "memory"}})
+	taintedNode := nodes(inventory.Node{Name: "b", Group: "general-b", Taints: []corev1.Taint{{Key: "kind", Value: "memory", Effect: corev1.TaintEffectNoSchedule}}})
+	asks := func(names ...string) func(*Input) {
+		return func(in *Input) {
+			in.Workloads.Pods = nil
+			for _, name := range names {
+				in.Workloads.Pods = append(in.Workloads.Pods, pod(name, madeBy("StatefulSet", name), shaped(wants("kind", "memory"))))
+			}
+		}
+	}
+	const why = "(the first: node selector kind=memory)"
+	alone := of("statefulset/shop/a", blocks(CheckUnserved, "statefulset/shop/a", "general", "No NodePool takes the pods of statefulset/shop/a, which run in pool general today: node selector kind=memory. "+
+		"Give the node groups of pool general the label where they are defined, so that its NodePool gets it, or change the selector."))
+	testCheck(t, CheckUnserved, map[string]checkCase{
+		"Labels":  {"once, however many ask", served(memory, node, asks("a", "b", "c", "d")), say("4 workloads that some of the groups take: statefulset/shop/a, statefulset/shop/b, statefulset/shop/c and 1 more " + why)},
+		"NoNodes": {"a group at size zero is known by what EKS says", served(memory, asks("a")), say("1 workload that some of the groups take: statefulset/shop/a " + why)},
+		"Taints": {"a taint of one group becomes one of all", served(memory, taintedNode, pods(pod("a", madeBy("StatefulSet", "a"), shaped())), targets(target("general", tainted("kind", "memory")))),
+			warned(say("1 workload that some of the groups take: statefulset/shop/a (the first: it does not tolerate kind=memory:NoSchedule)"))},
+		"Neither":  {"what no group offers is the workload's own", served(asks("a"), func(in *Input) { in.Groups = append(in.Groups, inventory.NodeGroup{Name: "general-b"}) }), []inventory.Finding{alone}},
+		"OneGroup": {"as with one group", served(asks("a")), []inventory.Finding{alone}},
+	})
+}
+
+func TestAdviceAboutLabelsThatEKSGives(t *testing.T) {
+	say := func(label, advice string) []inventory.Finding {
+		return []inventory.Finding{of("replicaset/shop/web", blocks(CheckUnserved, "replicaset/shop/web", "general", "No NodePool takes the pods of replicaset/shop/web, which run in pool general today: node selector "+label+". "+advice))}
+	}
+	asks := func(key, value string) Input { return served(pods(pod("web-1", shaped(wants(key, value))))) }
+	testCheck(t, CheckUnserved, map[string]checkCase{
+		"Image":    {"no NodePool may have it", asks("eks.amazonaws.com/nodegroup-image", "ami-1"), say("eks.amazonaws.com/nodegroup-image=ami-1", "EKS alone sets that label, on the nodes of its node groups: select by a label of your own, set on the node groups of pool general.")},
+		"Template": {"nor any other of them", asks("eks.amazonaws.com/sourceLaunchTemplateId", "lt-1"), say("eks.amazonaws.com/sourceLaunchTemplateId=lt-1", "EKS alone sets that label, on the nodes of its node groups: select by a label of your own, set on the node groups of pool general.")},
+	})
 }
 
 func TestTemplatesThatNameTheirNode(t *testing.T) {
