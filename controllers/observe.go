@@ -257,12 +257,13 @@ func familiesOf(m *v1alpha1.Migration, pool string, all []inventory.InstanceFami
 	return out
 }
 
-// withNodeLabels says of each group which labels all of its nodes have: what describes a node group elsewhere may be stale. A copy,
-// because the list is kept.
+// withNodeLabels says of each group which labels all of its nodes have, and whether all are tainted: what describes a node group
+// elsewhere may be stale. A copy, because the list is kept.
 func withNodeLabels(groups []inventory.NodeGroup, nodes []inventory.Node) []inventory.NodeGroup {
 	out := slices.Clone(groups)
 	for i := range out {
 		out[i].NodeLabels = inventory.SharedLabels(nodes, out[i].Name)
+		out[i].Tainted = inventory.Tainted(nodes, out[i].Name)
 	}
 	return out
 }
@@ -366,7 +367,7 @@ func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan
 		ClusterName: m.Spec.ClusterName, ClusterFound: true, Cluster: w.Cluster, Groups: w.Groups, Nodes: w.Nodes,
 		Autoscalers: w.Autoscalers, Engine: w.Engine, Identity: w.Identity, Permissions: permissions, Workloads: workloads,
 		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings, CheckedElsewhere: plan.Checks,
-		Surroundings: surroundings, Strategy: m.Spec.Strategy, EngineVersion: engineVersion(m, w.Engine),
+		Surroundings: surroundings, Strategy: m.Spec.Strategy, EngineVersion: engineVersion(m, w.Engine), Snapshot: w.Snapshot,
 	}, m.Spec.AcceptedRisks)
 	return nil
 }

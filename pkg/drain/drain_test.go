@@ -553,12 +553,14 @@ func TestAPodThatCameAfterTheDrainHadBegunIsNotEvicted(t *testing.T) {
 		node   *corev1.Node
 		want   bool
 	}{
-		"Before":      {"what was there before leaves", pod("web", came(began.Add(-time.Hour))), begunNode("old"), false},
-		"AtThatTime":  {"the API server's clock may be ahead by a little", pod("web", came(began.Add(9*time.Second))), begunNode("old"), false},
-		"After":       {"one that cordon and taint did not keep out would come back for ever", pod("web", came(began.Add(11*time.Second))), begunNode("old"), true},
-		"NotBegun":    {"a node that is not drained takes pods", pod("web", came(began.Add(time.Hour))), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, false},
-		"NoTime":      {"a mark that is no time says nothing of when", pod("web", came(began.Add(time.Hour))), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{v1alpha1.AnnotationDraining: "yes"}}}, false},
-		"Terminating": {"one that is on its way is waited for", pod("web", came(began.Add(time.Hour)), func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.NewTime(now)), []string{"x.example/y"} }), begunNode("old"), false},
+		"Before":     {"what was there before leaves", pod("web", came(began.Add(-time.Hour))), begunNode("old"), false},
+		"AtThatTime": {"the API server's clock may be ahead by a little", pod("web", came(began.Add(9*time.Second))), begunNode("old"), false},
+		"After":      {"one that cordon and taint did not keep out would come back for ever", pod("web", came(began.Add(11*time.Second))), begunNode("old"), true},
+		"NotBegun":   {"a node that is not drained takes pods", pod("web", came(began.Add(time.Hour))), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, false},
+		"NoTime":     {"a mark that is no time says nothing of when", pod("web", came(began.Add(time.Hour))), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{v1alpha1.AnnotationDraining: "yes"}}}, false},
+		"Terminating": {"one that is on its way is waited for", pod("web", came(began.Add(time.Hour)), func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.NewTime(now)), []string{"x.example/y"}
+		}), begunNode("old"), false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -32,6 +32,8 @@ type NodeGroup struct {
 	Types []InstanceType `json:"types,omitempty"`
 	// NodeLabels are the labels that all of its nodes have; nil where it has no node, or they were not looked at.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	// Tainted says that every node of it has a taint that keeps pods away for good, whatever the group's own settings say.
+	Tainted bool `json:"tainted,omitempty"`
 	// MixedInstances is nil for a group of one instance type.
 	MixedInstances *MixedInstances `json:"mixedInstances,omitempty"`
 	// Managed is nil for a group that EKS does not manage.

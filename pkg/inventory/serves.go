@@ -74,6 +74,20 @@ func passing(t corev1.Taint) bool {
 		t.Key == "ToBeDeletedByClusterAutoscaler"
 }
 
+// Tainted says that the group has nodes, and that each of them has a taint that keeps pods away for good.
+func Tainted(nodes []Node, group string) bool {
+	found := false
+	for _, n := range nodes {
+		if n.Group != group || group == "" {
+			continue
+		}
+		if found = len(lasting(n.Taints)) > 0; !found {
+			return false
+		}
+	}
+	return found
+}
+
 // Asks are the label keys that decide where pods of the shape can run.
 func (s *Shape) Asks() []string {
 	var keys []string

@@ -109,3 +109,26 @@ func TestShapeAsks(t *testing.T) {
 		t.Errorf("every key of the selector and of each term: %s", got)
 	}
 }
+
+func TestTainted(t *testing.T) {
+	lasts := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
+	passes := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	cases := map[string]struct {
+		reason string
+		nodes  []Node
+		want   bool
+	}{
+		"NoNodes": {"nothing is known of a group without nodes", nil, false},
+		"Others":  {"other groups' nodes say nothing", []Node{{Group: "b", Taints: []corev1.Taint{lasts}}, {Taints: []corev1.Taint{lasts}}}, false},
+		"All":     {"every one of them keeps pods away", []Node{{Group: "a", Taints: []corev1.Taint{lasts}}, {Group: "a", Taints: []corev1.Taint{passes, lasts}}}, true},
+		"One":     {"one that takes pods is enough", []Node{{Group: "a", Taints: []corev1.Taint{lasts}}, {Group: "a"}}, false},
+		"Cordon":  {"a cordon goes away", []Node{{Group: "a", Taints: []corev1.Taint{passes}}}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Tainted(tc.nodes, "a"); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}

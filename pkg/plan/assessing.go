@@ -26,7 +26,7 @@ func assessing(_ *ledger, l look) outcome {
 	if blocked(&o, l, "") {
 		return o
 	}
-	if awaits(&o, l, v1alpha1.ApproveStart, "castoff has read everything and changed nothing") {
+	if awaits(&o, l, v1alpha1.ApproveStart, "castoff has read everything and changed nothing; nodegroup/"+l.Home+" stays for Karpenter, CoreDNS and castoff") {
 		return o
 	}
 	o.done = true

@@ -54,7 +54,8 @@ func block(check, object, message string) inventory.Finding {
 }
 
 // homeOf returns the group that stays. By default that is an untainted on-demand group of at least one node, first one that
-// Cluster Autoscaler leaves alone, then the smallest: what runs the cluster usually sits apart and is small.
+// Cluster Autoscaler leaves alone, then one that may have two nodes, then the smallest by its max size: what runs the cluster usually
+// sits apart and is small. How many nodes there are just now has no say in it, or the home would change while somebody reads the plan.
 func homeOf(spec v1alpha1.MigrationSpec, groups []inventory.NodeGroup, autoscalers []inventory.Autoscaler) (string, *inventory.Finding) {
 	if spec.Home != nil {
 		if _, ok := group(groups, spec.Home.NodeGroup); !ok {
@@ -75,10 +76,13 @@ func homeOf(spec v1alpha1.MigrationSpec, groups []inventory.NodeGroup, autoscale
 		return "", &f
 	}
 	best := slices.MinFunc(fit, func(a, b inventory.NodeGroup) int {
-		return cmp.Or(cmp.Compare(managers(a, autoscalers), managers(b, autoscalers)), cmp.Compare(a.Desired, b.Desired), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(managers(a, autoscalers), managers(b, autoscalers)), cmp.Compare(min(b.Max, enough), min(a.Max, enough)), cmp.Compare(a.Max, b.Max), cmp.Compare(a.Name, b.Name))
 	})
 	return best.Name, nil
 }
+
+// enough nodes for two replicas of the engine, which do not share one.
+const enough = 2
 
 func managers(g inventory.NodeGroup, autoscalers []inventory.Autoscaler) int {
 	n := 0
@@ -103,6 +107,9 @@ func onDemand(g inventory.NodeGroup) bool {
 // tainted goes by what EKS and the template tag for Cluster Autoscaler say; a self-managed group's own taints are only in
 // its user data, which is not read here.
 func tainted(g inventory.NodeGroup) bool {
+	if g.Tainted {
+		return true
+	}
 	if g.Managed != nil && len(g.Managed.Taints) > 0 {
 		return true
 	}

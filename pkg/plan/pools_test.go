@@ -63,6 +63,10 @@ func checks(findings []inventory.Finding) []string {
 	return out
 }
 
+func upTo(most int32) func(*inventory.NodeGroup) {
+	return func(g *inventory.NodeGroup) { g.Max = most }
+}
+
 func TestHome(t *testing.T) {
 	ca := []inventory.Autoscaler{anAutoscaler("ca")}
 	noSchedule := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
@@ -74,7 +78,10 @@ func TestHome(t *testing.T) {
 		checks []string
 	}{
 		"Unmanaged":      {"a group that Cluster Autoscaler leaves alone comes first, however large", specOf(""), []inventory.NodeGroup{groupOf("a"), groupOf("b", unmanaged, ofSize(9))}, "b", nil},
-		"Smallest":       {"then the smallest", specOf(""), []inventory.NodeGroup{groupOf("a", ofSize(3)), groupOf("b", ofSize(2))}, "b", nil},
+		"Smallest":       {"then the one that may never be large", specOf(""), []inventory.NodeGroup{groupOf("a", upTo(9)), groupOf("b", upTo(3))}, "b", nil},
+		"NotByCount":     {"how many nodes there are just now changes nothing: the home would change while somebody reads the plan", specOf(""), []inventory.NodeGroup{groupOf("a", upTo(9), ofSize(1)), groupOf("b", upTo(3), ofSize(3))}, "b", nil},
+		"RoomForTwo":     {"one that can never have two nodes has no room for two replicas", specOf(""), []inventory.NodeGroup{groupOf("a", upTo(1)), groupOf("b", upTo(3))}, "b", nil},
+		"TaintedNodes":   {"a taint that only the nodes show", specOf(""), []inventory.NodeGroup{groupOf("a", func(g *inventory.NodeGroup) { g.Tainted = true }), groupOf("b", upTo(99))}, "b", nil},
 		"ByName":         {"then by name, so that the answer is always the same", specOf(""), []inventory.NodeGroup{groupOf("b"), groupOf("a")}, "a", nil},
 		"NotEmpty":       {"an empty group runs nothing", specOf(""), []inventory.NodeGroup{groupOf("a", ofSize(0)), groupOf("b")}, "b", nil},
 		"NotTainted":     {"Karpenter and CoreDNS do not tolerate the user's taints", specOf(""), []inventory.NodeGroup{groupOf("a", managedBy("ON_DEMAND", noSchedule)), groupOf("b", ofSize(5))}, "b", nil},

@@ -583,7 +583,7 @@ func TestRemovingKarpenter(t *testing.T) {
 			world: aWorld().declassed().with(users).with(func(w *World) {
 				w.Engine.NodeClasses[0].Spec.Role, w.Identity.NodeRole = "nodes", "nodes"
 			}).with(before(func(b *inventory.Before) { b.Release, b.CRDs = true, true })),
-			want: backwards(append([]string{"RemoveInterruption interruption"}, unmark...), "Wait InterruptionEnding queue/test", "Warn KarpenterInUse role/nodes"), says: "EC2NodeClass mine",
+			want: backwards([]string{"RemoveInterruption interruption"}, "Wait InterruptionEnding queue/test", "Warn KarpenterInUse role/nodes"), says: "EC2NodeClass mine",
 		},
 		"CanaryIsNobody": {
 			reason: "the canary's NodePool is no user",
