@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
@@ -136,7 +137,8 @@ func sharedBudgets(in Input) map[*policyv1.PodDisruptionBudget]bool {
 }
 
 // twoBudgets: the Eviction API answers 500 for a pod that two budgets select, for ever (Kubernetes, "API-initiated eviction"). One
-// finding for each set of budgets, by the name of the first: pods come and go, and it is a selector that has to be mended.
+// finding for each set of budgets, by the name of the first, or of the one by which it is accepted: pods come and go, and it is a
+// selector that has to be mended.
 func twoBudgets(in Input) []inventory.Finding {
 	pods := map[string][]string{}
 	var out []inventory.Finding
@@ -151,7 +153,7 @@ func twoBudgets(in Input) []inventory.Finding {
 		}
 		key := strings.Join(names, " ")
 		if pods[key] == nil {
-			f := block(CheckTwoBudgets, names[0], three(names)+" select the same pods, and the Eviction API refuses such a pod for ever. Narrow the selectors until each pod has one budget. They share: ")
+			f := block(CheckTwoBudgets, acceptedOf(in, names), three(names)+" select the same pods, and the Eviction API refuses such a pod for ever. Narrow the selectors until each pod has one budget. They share: ")
 			f.Pool = p.pool
 			out, keys = append(out, f), append(keys, key)
 		}
@@ -161,6 +163,16 @@ func twoBudgets(in Input) []inventory.Finding {
 		out[i].Message += three(pods[keys[i]]) + "."
 	}
 	return out
+}
+
+// acceptedOf is the first of the budgets for which TwoBudgets is accepted, else the first.
+func acceptedOf(in Input, names []string) string {
+	for _, name := range names {
+		if slices.ContainsFunc(in.accepted, func(a v1alpha1.AcceptedRisk) bool { return a.Covers(CheckTwoBudgets, name) }) {
+			return name
+		}
+	}
+	return names[0]
 }
 
 // budgetIndex finds the budgets of a pod without trying every one: by namespace and by one label that their selector asks for.

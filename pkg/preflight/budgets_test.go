@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
@@ -86,6 +87,17 @@ func TestBudgetUnhealthy(t *testing.T) {
 		"Shared":      {"of two budgets of one pod the controller brings only one up to date: that is TwoBudgets", sound(budgets(budget("a", matching("app", "web")), budget("b", matching("app", "web"), healthy(0, 2, 0)))), nil},
 		"Elsewhere":   {"its pods do not move", sound(pods(pod("web-1", on("home"))), budgets(budget("web", matching("app", "web"), healthy(1, 2, 0)))), nil},
 	})
+}
+
+func TestTwoBudgetsAreAcceptedByAnyOfThem(t *testing.T) {
+	in := sound(budgets(budget("a", matching("app", "web")), budget("b", matching("app", "web"))))
+	for _, name := range []string{"poddisruptionbudget/shop/a", "poddisruptionbudget/shop/b", "*"} {
+		for _, f := range Run(in, []v1alpha1.AcceptedRisk{{Check: CheckTwoBudgets, Object: name, Reason: "known"}}) {
+			if f.Blocks() || f.Check == CheckRiskUnused {
+				t.Errorf("accepted by %s: %+v", name, f)
+			}
+		}
+	}
 }
 
 func TestCase_C028_TwoBudgetsOfOnePodAreNamedTogether(t *testing.T) {

@@ -82,7 +82,7 @@ func permissions(in Input) []inventory.Finding {
 		switch p.State {
 		case inventory.PermissionDenied:
 			out = append(out, block(CheckPermissionDenied, "action/"+p.Action,
-				sentences("castoff may not call "+p.Action+".", p.Message, "Grant it: kubectl castoff plan -o iam prints the whole policy.")))
+				sentences("castoff may not call "+p.Action+".", ended(p.Message), "Grant it: kubectl castoff plan -o iam prints the whole policy.")))
 		case inventory.PermissionNotChecked:
 			unknown = append(unknown, p.Action)
 		case inventory.PermissionAllowed:
@@ -146,6 +146,14 @@ func notRead(in Input) []inventory.Finding {
 // sentences joins those that are there.
 func sentences(s ...string) string {
 	return strings.Join(slices.DeleteFunc(s, func(s string) bool { return s == "" }), " ")
+}
+
+// ended makes a sentence of what AWS says.
+func ended(s string) string {
+	if s == "" || strings.HasSuffix(s, ".") {
+		return s
+	}
+	return s + "."
 }
 
 // count is a number with its noun.

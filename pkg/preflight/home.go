@@ -38,7 +38,7 @@ func homeTooSmall(in Input) []inventory.Finding {
 		do = "Its max is " + strconv.Itoa(int(g.Max)) + ": raise max and desired to at least two."
 	}
 	return []inventory.Finding{block(CheckHomeTooSmall, "nodegroup/"+in.Home, "The home has "+count(len(usable), "node")+
-		" that takes pods, and Karpenter's two replicas need one each: it runs on no node that it launched itself. "+do)}
+		" Ready for pods, and Karpenter's two replicas need one each: it runs on no node that it launched itself. "+do)}
 }
 
 // homeOnSpot: EC2 may take all spot nodes of a type at once, Karpenter's own among them, and then nobody replaces any.

@@ -67,7 +67,7 @@ func asking(node, cpu, memory string) inventory.Pod {
 // Karpenter's replicas need two nodes that it does not manage, or nothing can scale any more.
 func TestCase_C048_HomeForTwoReplicas(t *testing.T) {
 	small := func(nodes, do string) []inventory.Finding {
-		return []inventory.Finding{blocks(CheckHomeTooSmall, "nodegroup/system", "", "The home has "+nodes+" that takes pods, and Karpenter's two replicas need one each: it runs on no node that it launched itself. "+do)}
+		return []inventory.Finding{blocks(CheckHomeTooSmall, "nodegroup/system", "", "The home has "+nodes+" Ready for pods, and Karpenter's two replicas need one each: it runs on no node that it launched itself. "+do)}
 	}
 	const (
 		give  = "Give the group at least two nodes, and see that they are Ready and not cordoned."

@@ -43,6 +43,7 @@ type Input struct {
 
 	// moving and workloads are worked out once for all checks: at 30,000 pods and 300 budgets nobody wants to do it twice.
 	moving    []moving
+	accepted  []v1alpha1.AcceptedRisk
 	workloads []*workload
 	places    places
 }
@@ -74,7 +75,7 @@ func Run(in Input, accepted []v1alpha1.AcceptedRisk) []inventory.Finding {
 	if !in.ClusterFound {
 		return clusterNotFound(in)
 	}
-	in.workloads, in.places = workloadsOf(in), newPlaces()
+	in.workloads, in.places, in.accepted = workloadsOf(in), newPlaces(), accepted
 	in.moving = movingPods(in.workloads)
 	findings := slices.Clone(in.Resolved)
 	for _, c := range checks {
