@@ -1,5 +1,6 @@
 // Package charts holds castoff's two Helm charts. The engine's is embedded, so that the operator installs it without reaching
-// any chart registry; the operator's own chart is for people and stays a plain folder.
+// any chart registry; the operator's own chart is for people and stays a plain folder, but for the definition of a Migration, by
+// which a plan judges a file before anything is installed.
 package charts
 
 import (
@@ -9,6 +10,12 @@ import (
 
 //go:embed all:provisioner
 var embedded embed.FS
+
+//go:embed castoff/crds/castoff.sh_migrations.yaml
+var migrationCRD []byte
+
+// MigrationCRD is the CustomResourceDefinition of Migrations, as YAML.
+func MigrationCRD() []byte { return migrationCRD }
 
 // Provisioner is the chart of the built-in engine, rooted at its Chart.yaml.
 func Provisioner() fs.FS {

@@ -212,6 +212,8 @@ func (autoscalers) Find(context.Context) ([]inventory.Autoscaler, error) {
 	}}, nil
 }
 
+func (drainer) Placeholders(context.Context) ([]inventory.Placeholder, error) { return nil, nil }
+
 func (provisioner) Observe(context.Context) (inventory.Engine, error) { return inventory.Engine{}, nil }
 
 func (releases) Observe(context.Context, helm.Release) (helm.State, error) { return helm.State{}, nil }

@@ -34,7 +34,8 @@ func (a *app) plan() *cobra.Command {
 		Short: "Print what a migration would do and cost, and whether it is worth it; writes nothing anywhere",
 		Long: `Print what a migration would do and cost, and whether it is worth it: pools in their order, the NodePool and
 EC2NodeClass of each ready to commit, what cannot be carried over, what blocks, and what the owners of node groups
-have to edit.
+have to edit. With --cluster it is of the cluster's own Migration where there is one, with home and pools as that one's
+snapshot has them, and else of one that has nothing but defaults.
 
 It reads the cluster with your kubeconfig and AWS with your credentials and region (AWS_PROFILE, AWS_REGION), and
 writes nothing. It needs read access only, and names what it lacks. Colours are off when the output is no terminal
@@ -45,9 +46,13 @@ or NO_COLOR is set.`,
 			if !slices.Contains(formats, o.output) {
 				return fmt.Errorf("unknown output %q: %s", o.output, strings.Join(formats, ", "))
 			}
-			m, err := o.migration(cmd.InOrStdin())
-			if err != nil {
-				return err
+			var m *v1alpha1.Migration
+			if o.file != "" {
+				var err error
+				if m, err = o.migration(cmd.Context(), cmd.InOrStdin()); err != nil {
+					return err
+				}
+				o.cluster = m.Spec.ClusterName
 			}
 			return a.draw(cmd.Context(), cmd.OutOrStdout(), o, m)
 		},
@@ -64,13 +69,9 @@ or NO_COLOR is set.`,
 
 var formats = []string{"text", "yaml", "json", "iam", "iam-boundary"}
 
-// migration is the one that would be applied.
-func (o planOptions) migration(stdin io.Reader) (*v1alpha1.Migration, error) {
+// migration is the one that would be applied, from its file.
+func (o planOptions) migration(ctx context.Context, stdin io.Reader) (*v1alpha1.Migration, error) {
 	m := &v1alpha1.Migration{}
-	if o.file == "" {
-		m.Spec.ClusterName, m.Name = o.cluster, "plan"
-		return m, nil
-	}
 	b, err := o.read(stdin)
 	if err != nil {
 		return nil, fmt.Errorf("reading the Migration: %w", err)
@@ -83,6 +84,9 @@ func (o planOptions) migration(stdin io.Reader) (*v1alpha1.Migration, error) {
 	}
 	if m.Spec.ClusterName == "" {
 		return nil, fmt.Errorf("%s names no cluster: set spec.clusterName", o.file)
+	}
+	if err := validate(ctx, b); err != nil {
+		return nil, fmt.Errorf("the API server would refuse the Migration %s: %w", o.file, err)
 	}
 	// What would happen is what happens when it goes on: a paused Migration does nothing, not even its preflight. And a status in
 	// the file is of another day.
@@ -97,7 +101,7 @@ func (o planOptions) read(stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(o.file)
 }
 
-// draw looks at the cluster, and prints the plan or the policy. A cluster on another cloud is told from its nodes alone: AWS
+// draw looks at the cluster, and prints the plan or the policy; without a Migration m, of the one that is there. A cluster on another cloud is told from its nodes alone: AWS
 // would only answer that it does not know it.
 func (a *app) draw(ctx context.Context, out io.Writer, o planOptions, m *v1alpha1.Migration) error {
 	c, err := a.connect()
@@ -109,7 +113,13 @@ func (a *app) draw(ctx context.Context, out io.Writer, o planOptions, m *v1alpha
 		if isIAM {
 			return fmt.Errorf("no %s for a cluster that is not on AWS: %s", iam.what, v.Reasons[0])
 		}
-		return print(out, o.output, document{Cluster: m.Spec.ClusterName, Verdict: &v})
+		return print(out, o.output, document{Cluster: o.cluster, Verdict: &v})
+	}
+	var live *of
+	if m == nil {
+		if m, live, err = planned(ctx, c, o.cluster); err != nil {
+			return err
+		}
 	}
 	w, now, err := a.look(ctx, c, o, m)
 	if err != nil {
@@ -118,7 +128,8 @@ func (a *app) draw(ctx context.Context, out io.Writer, o planOptions, m *v1alpha
 	if isIAM {
 		return iam.print(out, w)
 	}
-	d, err := a.document(ctx, c, m, w, now)
+	live.seen(m, w)
+	d, err := a.document(ctx, c, document{Migration: live}, m, w, now)
 	if err != nil {
 		return err
 	}
@@ -132,14 +143,20 @@ func (a *app) look(ctx context.Context, c client.Client, o planOptions, m *v1alp
 		return plan.World{}, time.Time{}, err
 	}
 	observer.RolesBoundary = o.rolesBoundary
-	observer.Client, observer.Ports.Identity = uninstalled{observer.Client}, reader{observer.Ports.Identity}
+	access := &reader{Identity: observer.Ports.Identity}
+	observer.Client, observer.Ports.Identity = uninstalled{observer.Client}, access
+	groupsOf := observer.NodeGroupsOf
+	observer.NodeGroupsOf = func(cluster string) controllers.NodeGroups { return surroundings{groupsOf(cluster), access} }
 	w, err := observer.Observe(ctx, m)
 	switch {
 	case refused(err):
-		return w, time.Time{}, lacking(ctx, observer.Ports.Identity, m.Spec.ClusterName, err)
+		return w, time.Time{}, lacking(ctx, access, m.Spec.ClusterName, err)
 	case err != nil:
 		return w, time.Time{}, fmt.Errorf("looking at the cluster: %w", err)
+	case w.Cluster.Name == "":
+		return w, time.Time{}, fmt.Errorf("EKS knows no cluster %q in the account and region of your AWS credentials: correct the name, or AWS_PROFILE or AWS_REGION", m.Spec.ClusterName)
 	}
+	w.Findings = access.ofCaller(w.Cluster.Name, w.Findings)
 	return w, observer.Clock(), nil
 }
 
@@ -190,9 +207,6 @@ var iamDocuments = map[string]iamDocument{
 
 // print prints the document for castoff's role. It names the cluster's ARN.
 func (d iamDocument) print(out io.Writer, w plan.World) error {
-	if w.Cluster.Name == "" {
-		return fmt.Errorf("no %s without the cluster: %s", d.what, said(w.Findings))
-	}
 	p := d.write(w.Cluster, w.NodePolicies...)
 	if len(p) > d.limit {
 		return fmt.Errorf("the %s has %d characters, and "+d.home+": detach some of the %d extra policies of the old node roles, which castoff gives to Karpenter's nodes too%s",
@@ -204,13 +218,4 @@ func (d iamDocument) print(out io.Writer, w plan.World) error {
 	}
 	_, err := fmt.Fprintln(out, b.String())
 	return err
-}
-
-// said is what the findings say, in one line.
-func said(findings []inventory.Finding) string {
-	var out []string
-	for _, f := range findings {
-		out = append(out, f.Check+" ("+f.Object+"): "+f.Message)
-	}
-	return strings.Join(out, " ")
 }

@@ -16,16 +16,81 @@ import (
 	"github.com/castoff-sh/castoff/controllers"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
+	"github.com/castoff-sh/castoff/pkg/preflight"
 )
 
-// reader checks what can be read alone. The plan runs with the credentials of a person, who need not be allowed what castoff
-// will do: its own role is checked when it runs.
-type reader struct{ controllers.Identity }
+// reader notes what the plan may not read. The plan runs with the credentials of a person, who need not be allowed what castoff
+// will do: castoff's own role is another, and is checked when it runs.
+type reader struct {
+	controllers.Identity
+	refused []string            // reads, as IAM actions
+	missed  []inventory.NotRead // what was left out for lack of them, or because AWS did not answer
+}
 
-// Check is that of the identity's port, without the actions that change something.
-func (r reader) Check(ctx context.Context, c inventory.Cluster) ([]inventory.Permission, error) {
+// Check notes the reads that are refused, and says nothing of castoff's rights.
+func (r *reader) Check(ctx context.Context, c inventory.Cluster) ([]inventory.Permission, error) {
 	ps, err := r.Identity.Check(ctx, c)
-	return slices.DeleteFunc(ps, func(p inventory.Permission) bool { return !reads(p.Action) }), err
+	for _, p := range ps {
+		if p.State == inventory.PermissionDenied && reads(p.Action) {
+			r.refused = append(r.refused, p.Action)
+		}
+	}
+	return nil, err
+}
+
+// surroundings are node groups that note what of their surroundings could not be read.
+type surroundings struct {
+	controllers.NodeGroups
+	*reader
+}
+
+// Surroundings are those of the port.
+func (s surroundings) Surroundings(ctx context.Context, c inventory.Cluster, groups []inventory.NodeGroup) (inventory.Surroundings, error) {
+	around, err := s.NodeGroups.Surroundings(ctx, c, groups)
+	s.missed = around.NotRead
+	return around, err
+}
+
+// ofCaller puts what the plan could not read in the caller's words, in the place of the preflight's, which are castoff's.
+func (r *reader) ofCaller(cluster string, findings []inventory.Finding) []inventory.Finding {
+	said := r.said()
+	if said == "" {
+		return findings
+	}
+	for i := range findings {
+		if findings[i].Check == preflight.CheckNotRead {
+			findings[i].Message = said
+			return findings
+		}
+	}
+	return append(findings, inventory.Finding{Check: preflight.CheckNotRead, Severity: v1alpha1.SeverityWarn, Object: "cluster/" + cluster, Message: said})
+}
+
+// said names every read that is missing, and what it would have told.
+func (r *reader) said() string {
+	actions, silent := slices.Clone(r.refused), []string(nil)
+	what := map[string]string{}
+	for _, n := range r.missed {
+		if n.Denied {
+			what[n.Action] = " (" + n.What + ")"
+			actions = append(actions, n.Action)
+		} else {
+			silent = append(silent, n.What+" ("+n.Action+")")
+		}
+	}
+	slices.Sort(actions)
+	actions = slices.Compact(actions)
+	for i, a := range actions {
+		actions[i] += what[a]
+	}
+	var out []string
+	if len(actions) > 0 {
+		out = append(out, "Your credentials may not call "+strings.Join(actions, ", ")+": this was not checked. castoff has a role of its own, and checks that when it runs.")
+	}
+	if len(silent) > 0 {
+		out = append(out, "Not checked, because AWS did not answer: "+strings.Join(silent, ", ")+".")
+	}
+	return strings.Join(out, " ")
 }
 
 // uninstalled reads a cluster that castoff is not installed in: it has no Migrations, and that is no error. What would happen can
@@ -61,21 +126,17 @@ func unreadable(err error) error {
 }
 
 // lacking names what has to be granted: what was refused just now, and, of AWS, what else would be.
-func lacking(ctx context.Context, i controllers.Identity, cluster string, err error) error {
+func lacking(ctx context.Context, r *reader, cluster string, err error) error {
 	if forbidden(err) {
 		return unreadable(err)
 	}
 	actions := []string{action(err)}
-	if ps, checked := i.Check(ctx, inventory.Cluster{Name: cluster}); checked == nil {
-		for _, p := range ps {
-			if p.State == inventory.PermissionDenied {
-				actions = append(actions, p.Action)
-			}
-		}
+	if _, checked := r.Check(ctx, inventory.Cluster{Name: cluster}); checked == nil {
+		actions = append(actions, r.refused...)
 	}
 	actions = slices.DeleteFunc(actions, func(a string) bool { return a == "" })
 	slices.Sort(actions)
-	return fmt.Errorf("your AWS identity may not read what the plan needs; grant it %s: %w", strings.Join(slices.Compact(actions), ", "), err)
+	return fmt.Errorf("your AWS credentials may not read what the plan needs; allow them %s: %w", strings.Join(slices.Compact(actions), ", "), err)
 }
 
 // prefixes of IAM actions, by the SDK's name of the service where they differ by more than case.

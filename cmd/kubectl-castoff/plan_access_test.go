@@ -18,6 +18,7 @@ import (
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/controllers"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/preflight"
 )
 
 // denied is what the SDK answers when IAM refuses a call.
@@ -79,8 +80,9 @@ func TestPlanNeedsReadAccessOnly(t *testing.T) {
 	if strings.Contains(out, "UpdateAutoScalingGroup") || strings.Contains(out, "PassRole") {
 		t.Errorf("a write is not the plan's to ask for:\n%s", out)
 	}
-	if !strings.Contains(out, "PermissionDenied action/ec2:DescribeLaunchTemplates") {
-		t.Errorf("a read that is refused is named:\n%s", out)
+	words := strings.Join(strings.Fields(out), " ")
+	if !strings.Contains(words, "Your credentials may not call ec2:DescribeLaunchTemplates: this was not checked.") || strings.Contains(out, "PermissionDenied") {
+		t.Errorf("a read that is refused is named as the caller's:\n%s", out)
 	}
 }
 
@@ -108,11 +110,11 @@ func TestPlanNamesWhatItLacks(t *testing.T) {
 	}{
 		"AWS": {
 			reason: "the call that was refused, and all other reads that would be", groups: noImages{}, identity: readOnlyUser{},
-			want: []string{"your AWS identity may not read what the plan needs; grant it ec2:DescribeImages, ec2:DescribeLaunchTemplates: ", "AccessDenied"},
+			want: []string{"your AWS credentials may not read what the plan needs; allow them ec2:DescribeImages, ec2:DescribeLaunchTemplates: ", "AccessDenied"},
 		},
 		"AWSAndNoCheck": {
 			reason: "where nothing more can be found out, the call alone", groups: noImages{}, identity: brokenCheck{},
-			want: []string{"grant it ec2:DescribeImages: "},
+			want: []string{"allow them ec2:DescribeImages: "},
 		},
 		"Kubernetes": {
 			reason: "the API server names verb and resource itself", funcs: forbid, groups: nodeGroups{}, identity: identities{},
@@ -161,5 +163,35 @@ func TestUninstalledHidesNothingElse(t *testing.T) {
 	down := uninstalled{fakeClient(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errDown }})}
 	if diff := cmp.Diff("connection refused", message(down.List(t.Context(), &v1alpha1.MigrationList{}))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestReaderSpeaksOfTheCaller(t *testing.T) {
+	quota := inventory.NotRead{Action: "servicequotas:GetServiceQuota", What: "vCPU quotas", Denied: true}
+	preflights := inventory.Finding{Check: preflight.CheckNotRead, Severity: v1alpha1.SeverityWarn, Object: "cluster/prod", Accepted: true, Message: "castoff may not"}
+	cases := map[string]struct {
+		reason   string
+		r        reader
+		findings []inventory.Finding
+		want     []inventory.Finding
+	}{
+		"All": {reason: "nothing is added where nothing is missing", findings: []inventory.Finding{preflights}, want: []inventory.Finding{preflights}},
+		"Denied": {
+			reason: "a warning, once for both sources",
+			r:      reader{refused: []string{"servicequotas:GetServiceQuota", "ec2:DescribeVpcs"}, missed: []inventory.NotRead{quota}},
+			want: []inventory.Finding{{Check: preflight.CheckNotRead, Severity: v1alpha1.SeverityWarn, Object: "cluster/prod",
+				Message: "Your credentials may not call ec2:DescribeVpcs, servicequotas:GetServiceQuota (vCPU quotas): this was not checked. castoff has a role of its own, and checks that when it runs."}},
+		},
+		"InPlace": {
+			reason: "in the place of the preflight's words, accepted as that was",
+			r:      reader{missed: []inventory.NotRead{{Action: "cloudwatch:GetMetricData", What: "use of quotas"}}}, findings: []inventory.Finding{preflights},
+			want: []inventory.Finding{{Check: preflight.CheckNotRead, Severity: v1alpha1.SeverityWarn, Object: "cluster/prod", Accepted: true,
+				Message: "Not checked, because AWS did not answer: use of quotas (cloudwatch:GetMetricData)."}},
+		},
+	}
+	for name, tc := range cases {
+		if diff := cmp.Diff(tc.want, tc.r.ofCaller("prod", tc.findings)); diff != "" {
+			t.Errorf("%s: %s: -want +got\n%s", name, tc.reason, diff)
+		}
 	}
 }

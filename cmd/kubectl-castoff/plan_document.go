@@ -19,7 +19,9 @@ import (
 // document is the plan: for machines as it is, for people as text.
 type document struct {
 	Cluster string `json:"cluster"`
-	// Underway is a Migration of the cluster that has begun: what is left is then planned as if nothing had been.
+	// Migration is the one in the cluster that this is a plan of; nil where a file was given, or there is none.
+	Migration *of `json:"migration,omitempty"`
+	// Underway is a Migration of the cluster that has begun where the plan is of a file: it is then as if nothing had been.
 	Underway string        `json:"underway,omitempty"`
 	Home     string        `json:"home"`
 	Verdict  *cost.Verdict `json:"verdict,omitempty"`
@@ -47,43 +49,30 @@ type poolPlan struct {
 	Cost  *cost.Estimate           `json:"cost,omitempty"`
 }
 
-// document gathers the plan. What it costs is left out where it cannot be known, and why is said; all else is there without.
-func (a *app) document(ctx context.Context, c client.Client, m *v1alpha1.Migration, w plan.World, now time.Time) (document, error) {
-	d := document{Cluster: m.Spec.ClusterName, Home: w.Home, Region: w.Cluster.Region, Findings: w.Findings, Edits: edits(w)}
+// document gathers the plan into d. What it costs is left out where it cannot be known, and why is said; all else is there without.
+func (a *app) document(ctx context.Context, c client.Client, d document, m *v1alpha1.Migration, w plan.World, now time.Time) (document, error) {
+	d.Cluster, d.Home, d.Region, d.Findings, d.Edits = m.Spec.ClusterName, w.Home, w.Cluster.Region, w.Findings, edits(w)
 	for _, p := range w.Pools {
 		d.Pools = append(d.Pools, poolPlan{Name: p.Name, NodeGroups: p.NodeGroups, Nodes: len(nodesOf(p, w.Nodes)), Target: w.Targets[p.Name]})
 	}
-	if w.Cluster.Name == "" {
-		return d, nil
-	}
 	var err error
-	if d.Underway, err = underway(ctx, c, w.Cluster.Name); err != nil {
-		return d, unreadable(err)
+	if d.Migration == nil {
+		if d.Underway, err = underway(ctx, c, w.Cluster.Name); err != nil {
+			return d, unreadable(err)
+		}
 	}
-	if len(d.Pools) > 0 {
+	if len(d.Pools) > 0 && !d.Migration.over() {
 		pods, err := runningPods(ctx, c)
 		if err != nil {
 			return d, unreadable(err)
 		}
 		a.estimate(ctx, &d, m, w, pods)
 	}
-	v := cost.Judge(cost.Situation{Now: now, Pools: w.Pools, Nodes: legacy(w), Targets: w.Targets, Findings: w.Findings, Total: d.Cost})
-	d.Verdict = &v
+	if d.Verdict = d.Migration.verdict(); d.Verdict == nil {
+		v := cost.Judge(cost.Situation{Now: now, Pools: w.Pools, Nodes: legacy(w), Targets: w.Targets, Findings: w.Findings, Total: d.Cost})
+		d.Verdict = &v
+	}
 	return d, nil
-}
-
-// underway names the Migration that has changed something in the cluster, if one has.
-func underway(ctx context.Context, c client.Client, cluster string) (string, error) {
-	var all v1alpha1.MigrationList
-	if err := (uninstalled{c}).List(ctx, &all); err != nil {
-		return "", fmt.Errorf("listing Migrations: %w", err)
-	}
-	for _, m := range all.Items {
-		if m.Spec.ClusterName == cluster && m.Status.Snapshot != nil && m.Status.Phase != v1alpha1.PhaseRolledBack {
-			return m.Name, nil
-		}
-	}
-	return "", nil
 }
 
 // estimate adds what the pools cost.
@@ -119,7 +108,7 @@ func (a *app) estimate(ctx context.Context, d *document, m *v1alpha1.Migration, 
 // unknown says why there are no prices, and how to get them.
 func unknown(err error) string {
 	if a := action(err); a != "" && refused(err) {
-		return fmt.Sprintf("Your AWS identity may not call %s. For prices it needs ec2:DescribeInstanceTypes, ec2:DescribeSpotPriceHistory and pricing:GetProducts, which only read.", a)
+		return fmt.Sprintf("Your AWS credentials may not call %s. For prices they need ec2:DescribeInstanceTypes, ec2:DescribeSpotPriceHistory and pricing:GetProducts, which only read.", a)
 	}
 	return fmt.Sprintf("The prices could not be read: %v.", err)
 }

@@ -43,7 +43,7 @@ func TestUnknown(t *testing.T) {
 		err  error
 		want string
 	}{
-		"Denied": {denied("Pricing", "GetProducts"), "Your AWS identity may not call pricing:GetProducts. For prices it needs ec2:DescribeInstanceTypes, ec2:DescribeSpotPriceHistory and pricing:GetProducts, which only read."},
+		"Denied": {denied("Pricing", "GetProducts"), "Your AWS credentials may not call pricing:GetProducts. For prices they need ec2:DescribeInstanceTypes, ec2:DescribeSpotPriceHistory and pricing:GetProducts, which only read."},
 		"Down":   {errDown, "The prices could not be read: connection refused."},
 	} {
 		if diff := cmp.Diff(tc.want, unknown(tc.err)); diff != "" {

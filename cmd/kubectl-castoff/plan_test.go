@@ -236,15 +236,12 @@ func TestPlanErrors(t *testing.T) {
 }
 
 func TestPlanOfAClusterThatIsNotThere(t *testing.T) {
-	c := world(t)
-	got, err := run(t, c, observer(c, noCluster{}), "", "plan", "--cluster", "prdo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "plan-not-found.txt", got)
-	out, err := run(t, c, observer(c, noCluster{}), "", "plan", "--cluster", "prdo", "-o", "iam")
-	if !strings.HasPrefix(message(err), "no IAM policy without the cluster: ClusterNotFound (cluster/prdo)") || strings.Contains(out, "Statement") {
-		t.Errorf("a policy for a cluster without an ARN is worse than none: %v\n%s", err, out)
+	for _, format := range formats {
+		c := world(t)
+		out, err := run(t, c, observer(c, noCluster{}), "", "plan", "--cluster", "prdo", "-o", format)
+		if !strings.HasPrefix(message(err), `EKS knows no cluster "prdo" in the account and region of your AWS credentials`) || out != "" {
+			t.Errorf("%s: a plan or a policy for no cluster is worse than none: %v\n%s", format, err, out)
+		}
 	}
 }
 
@@ -264,7 +261,7 @@ func TestPlanBeforeCastoffIsInstalled(t *testing.T) {
 	}
 	c = fakeClient(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errDown }})
 	_, err = run(t, c, observer(c, nodeGroups{}), "", "plan", "--cluster", "prod")
-	if !strings.HasPrefix(message(err), "looking at the cluster: ") || !strings.HasSuffix(message(err), "connection refused") {
+	if !strings.HasPrefix(message(err), "listing Migrations: ") || !strings.HasSuffix(message(err), "connection refused") {
 		t.Errorf("got %q", message(err))
 	}
 }
@@ -284,23 +281,98 @@ func TestPlanOfAMigrationThatHasBegun(t *testing.T) {
 			m.Status.Phase, m.Status.Snapshot = v1alpha1.PhaseShifting, &v1alpha1.SnapshotReference{}
 		}}, change...)...)
 	}
-	const says = "Migration move has begun: this is a plan of what is left, as if it began now."
 	cases := map[string]struct {
 		reason string
 		m      *v1alpha1.Migration
-		want   bool
+		want   string
 	}{
-		"Begun":      {"what was done is not undone by a plan", begun(), true},
-		"Untouched":  {"it has only looked so far", begun(func(m *v1alpha1.Migration) { m.Status.Snapshot = nil }), false},
-		"RolledBack": {"everything is as it was", begun(func(m *v1alpha1.Migration) { m.Status.Phase = v1alpha1.PhaseRolledBack }), false},
-		"Other":      {"of a name that is not this cluster's", begun(func(m *v1alpha1.Migration) { m.Spec.ClusterName = "test" }), false},
+		"Begun":      {"what was done is not undone by a plan", begun(), "With the spec of Migration move, which is Shifting, and home and pools as its snapshot has them"},
+		"Completed":  {"there is nothing left to advise", begun(func(m *v1alpha1.Migration) { m.Status.Phase = v1alpha1.PhaseCompleted }), "Verdict: migrated"},
+		"UnderWay":   {"nor is it while it goes on", begun(), "Verdict: under way"},
+		"Untouched":  {"it has only looked so far", begun(func(m *v1alpha1.Migration) { m.Status.Snapshot, m.Status.Phase = nil, v1alpha1.PhaseAwaitingApproval }), "With the spec of Migration move, which is AwaitingApproval."},
+		"RolledBack": {"everything is as it was", begun(func(m *v1alpha1.Migration) { m.Status.Phase = v1alpha1.PhaseRolledBack }), "With the spec of Migration move, which is RolledBack."},
+		"Other":      {"of a name that is not this cluster's", begun(func(m *v1alpha1.Migration) { m.Spec.ClusterName = "test" }), ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := fakeClient(t, refuseWrites(t), node("system"), node("system-2"), node("general"), tc.m)
-			out, err := run(t, c, observer(c, nodeGroups{}), "", "plan", "--cluster", "prod")
-			if err != nil || strings.Contains(out, says) != tc.want {
-				t.Errorf("%s: %v\n%s", tc.reason, err, out)
+			o := observer(c, nodeGroups{})
+			if tc.m.Status.Snapshot != nil {
+				o.Ports.Snapshots = recorded{}
+			}
+			out, err := run(t, c, o, "", "plan", "--cluster", "prod")
+			words := strings.Join(strings.Fields(out), " ")
+			if err != nil || !strings.Contains(words, tc.want) || tc.want == "" && strings.Contains(words, "Migration move") {
+				t.Errorf("%s: %v, want %q\n%s", tc.reason, err, tc.want, out)
+			}
+		})
+	}
+	c := fakeClient(t, refuseWrites(t), node("system"), node("system-2"), node("general"), begun())
+	file := "apiVersion: castoff.sh/v1alpha1\nkind: Migration\nmetadata: {name: prod}\nspec: {clusterName: prod}\n"
+	out, err := run(t, c, observer(c, nodeGroups{}), file, "plan", "-f", "-")
+	if err != nil || !strings.Contains(out, "Migration move has begun: this is a plan of the file") {
+		t.Errorf("a file is planned for, and what is there is named: %v\n%s", err, out)
+	}
+}
+
+// recorded is a snapshot whose home is not the one that would be chosen today.
+type recorded struct{ snapshots }
+
+func (recorded) Load(context.Context, string) (*inventory.Snapshot, string, error) {
+	return &inventory.Snapshot{Cluster: "prod", Home: "general", Pools: []inventory.Pool{{Name: "system", NodeGroups: []string{"system"}}}}, "", nil
+}
+
+func TestPlanKeepsTheHomeOfTheSnapshot(t *testing.T) {
+	m := migrationNamed("move", func(m *v1alpha1.Migration) {
+		m.Status.Phase, m.Status.Snapshot = v1alpha1.PhaseShifting, &v1alpha1.SnapshotReference{}
+	})
+	c := fakeClient(t, refuseWrites(t), node("system"), node("system-2"), node("general"), m)
+	o := observer(c, nodeGroups{})
+	o.Ports.Snapshots = recorded{}
+	out, err := run(t, c, o, "", "plan", "--cluster", "prod")
+	if err != nil || !strings.Contains(out, "castoff): general.") || !strings.Contains(out, "1. Pool system") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestMigrationsOfAreInTurn(t *testing.T) {
+	in := func(phase v1alpha1.Phase, snapshot bool) func(*v1alpha1.Migration) {
+		return func(m *v1alpha1.Migration) {
+			if m.Status.Phase = phase; snapshot {
+				m.Status.Snapshot = &v1alpha1.SnapshotReference{}
+			}
+		}
+	}
+	c := fakeClient(t, refuseWrites(t), migrationNamed("a", in(v1alpha1.PhaseRolledBack, true)), migrationNamed("b", in(v1alpha1.PhaseCompleted, true)),
+		migrationNamed("c", in(v1alpha1.PhaseAssessing, false)), migrationNamed("d", in(v1alpha1.PhaseShifting, true)))
+	all, err := migrationsOf(t.Context(), c, "prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range all {
+		got = append(got, m.Name)
+	}
+	if diff := cmp.Diff([]string{"d", "c", "b", "a"}, got); diff != "" {
+		t.Errorf("what acts comes first: -want +got\n%s", diff)
+	}
+}
+
+// What the API server would refuse is no plan: before castoff is installed, nothing else would say so.
+func TestPlanRefusesWhatTheAPIServerRefuses(t *testing.T) {
+	cases := map[string]struct{ spec, want string }{
+		"Valid":             {"clusterName: prod", ""},
+		"Enum":              {"clusterName: prod, approval: manual", "spec.approval"},
+		"NoNodes":           {"clusterName: prod, strategy: {maxUnavailableNodes: 0}", "spec.strategy"},
+		"TwoPoolsOfAName":   {"clusterName: prod, pools: [{name: a, nodeGroups: [x]}, {name: a, nodeGroups: [y]}]", "spec.pools[1]"},
+		"ExistingUnnamed":   {"clusterName: prod, provisioner: {identity: {source: Existing}}", "spec.provisioner"},
+		"TwoThingsAreNamed": {"clusterName: prod, approval: manual, pools: [{name: a, nodeGroups: [x]}, {name: a, nodeGroups: [y]}]", "spec.pools[1]"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := validate(t.Context(), []byte("apiVersion: castoff.sh/v1alpha1\nkind: Migration\nmetadata: {name: prod}\nspec: {"+tc.spec+"}\n"))
+			if (err == nil) != (tc.want == "") || !strings.Contains(message(err), tc.want) {
+				t.Errorf("want %q, got %v", tc.want, err)
 			}
 		})
 	}

@@ -83,6 +83,9 @@ func (p *page) block(indent, s string) {
 func text(d document, colour bool) ([]byte, error) {
 	p := &page{colour: colour}
 	p.heading(d)
+	if d.Migration != nil {
+		p.wrap("", p.paint(yellow, d.Migration.said()))
+	}
 	p.underway(d.Underway)
 	p.verdict(d.Verdict)
 	p.costs(d)
@@ -115,7 +118,7 @@ func (p *page) heading(d document) {
 // underway warns that the cluster is on its way already.
 func (p *page) underway(name string) {
 	if name != "" {
-		p.wrap("", p.paint(yellow, fmt.Sprintf("Migration %s has begun: this is a plan of what is left, as if it began now. kubectl castoff status %[1]s says how far it is.", name)))
+		p.wrap("", p.paint(yellow, fmt.Sprintf("Migration %s has begun: this is a plan of the file, as if it began now with what is left. kubectl castoff plan --cluster goes by the Migration itself; kubectl castoff status %[1]s says how far it is.", name)))
 	}
 }
 
@@ -125,6 +128,7 @@ func (p *page) verdict(v *cost.Verdict) {
 	}
 	words := map[cost.Advice]string{
 		cost.Migrate: p.paint(green, "migrate"), cost.MigrateLater: p.paint(yellow, "migrate later"), cost.Stay: p.paint(red, "stay on Cluster Autoscaler"),
+		underWay: p.paint(yellow, "under way"), migrated: p.paint(green, "migrated"),
 	}
 	fmt.Fprintf(p, "\n%s %s\n", p.paint(bold, "Verdict:"), words[v.Advice])
 	for _, r := range v.Reasons {
@@ -190,8 +194,8 @@ func (p *page) costNotes(d document) {
 	p.wrap("  ", fmt.Sprintf("Requested, DaemonSets not counted: %.1f vCPU, %.1f GiB, by %s. A month of 730 hours: $%.0f today, $%.0f after.",
 		t.Requested.VCPUs(), t.Requested.GiB(), count(int32(t.Requested.Pods), "pod", "pods"), t.Today.USD()*730, t.After.USD()*730))
 	if t.Overlap.Nodes > 0 {
-		p.wrap("  ", fmt.Sprintf("Overlap, paid once: at most %d nodes more at a time, about %.1f hours, $%.2f: a batch and the canary, 10 minutes a batch, at the dearest node's price. Budgets that wait make it longer.",
-			t.Overlap.Nodes, t.Overlap.Hours, t.Overlap.USD))
+		p.wrap("  ", fmt.Sprintf("Overlap, paid once: at most %s more at a time, about %.1f hours, $%.2f: a batch and the canary, 10 minutes a batch, at the dearest node's price. Budgets that wait make it longer.",
+			count(int32(t.Overlap.Nodes), "node", "nodes"), t.Overlap.Hours, t.Overlap.USD))
 	}
 	if len(t.Unpriced) > 0 {
 		p.wrap("  ", "No price is known of "+strings.Join(t.Unpriced, ", ")+": the sums leave them out, and are not compared. Prices are those of Linux on shared tenancy, on demand and spot, in US dollars.")
@@ -291,20 +295,35 @@ func (p *page) findings(d document) {
 	if d.elsewhere() {
 		return
 	}
-	p.title("Preflight")
+	if d.Migration != nil && d.Migration.NotChecked && len(d.Findings) == 0 {
+		p.title("Preflight")
+		p.wrap("", "Not run: it was before the hand-over, and is again between two pools.")
+		return
+	}
+	if len(d.Findings) == 0 {
+		p.title("Preflight")
+	} else {
+		p.WriteByte('\n') // the report has a title of its own
+	}
 	for line := range strings.Lines(preflight.Text(d.Findings)) {
-		line = strings.TrimRight(line, "\n")
-		body := strings.TrimLeft(line, " ")
-		switch {
-		case line == "":
-			p.WriteByte('\n')
-		case body != line:
-			p.wrap(line[:len(line)-len(body)], body)
-		case strings.HasPrefix(line, "Blocks"):
-			p.WriteString(p.paint(red, line) + "\n")
-		default:
-			p.WriteString(p.paint(yellow, line) + "\n")
-		}
+		p.reported(strings.TrimRight(line, "\n"))
+	}
+}
+
+// reported is one line of the report.
+func (p *page) reported(line string) {
+	body := strings.TrimLeft(line, " ")
+	switch {
+	case line == "":
+		p.WriteByte('\n')
+	case body != line:
+		p.wrap(line[:len(line)-len(body)], body)
+	case strings.HasPrefix(line, "Preflight"):
+		p.WriteString(p.paint(bold, line) + "\n")
+	case strings.HasPrefix(line, "Blocks"):
+		p.WriteString(p.paint(red, line) + "\n")
+	default:
+		p.WriteString(p.paint(yellow, line) + "\n")
 	}
 }
 

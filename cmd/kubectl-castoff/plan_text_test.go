@@ -109,7 +109,7 @@ func documentOf(t *testing.T, w plan.World, prices priceList, objects ...client.
 	a := newApp()
 	a.prices = prices
 	m := &v1alpha1.Migration{Spec: v1alpha1.MigrationSpec{ClusterName: w.Cluster.Name}}
-	d, err := a.document(t.Context(), fakeClient(t, refuseWrites(t), objects...), m, w, now)
+	d, err := a.document(t.Context(), fakeClient(t, refuseWrites(t), objects...), document{}, m, w, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestColours(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\x1b[1mVerdict:\x1b[0m \x1b[33mmigrate later\x1b[0m", "\x1b[31mBlocks (1)\x1b[0m", "\x1b[33mWorth knowing (1)\x1b[0m", "\x1b[1mPreflight\x1b[0m"} {
+	for _, want := range []string{"\x1b[1mVerdict:\x1b[0m \x1b[33mmigrate later\x1b[0m", "\x1b[31mBlocks (1)\x1b[0m", "\x1b[33mWorth knowing (1)\x1b[0m", "\x1b[1mPreflight: 1 block, 1 accepted, 1 worth knowing.\x1b[0m"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("want %q", want)
 		}
