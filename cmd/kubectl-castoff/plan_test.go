@@ -360,18 +360,21 @@ func TestMigrationsOfAreInTurn(t *testing.T) {
 
 // What the API server would refuse is no plan: before castoff is installed, nothing else would say so.
 func TestPlanRefusesWhatTheAPIServerRefuses(t *testing.T) {
-	cases := map[string]struct{ spec, want string }{
-		"Valid":             {"clusterName: prod", ""},
-		"Enum":              {"clusterName: prod, approval: manual", "spec.approval"},
-		"NoNodes":           {"clusterName: prod, strategy: {maxUnavailableNodes: 0}", "spec.strategy"},
-		"TwoPoolsOfAName":   {"clusterName: prod, pools: [{name: a, nodeGroups: [x]}, {name: a, nodeGroups: [y]}]", "spec.pools[1]"},
-		"ExistingUnnamed":   {"clusterName: prod, provisioner: {identity: {source: Existing}}", "spec.provisioner"},
-		"TwoThingsAreNamed": {"clusterName: prod, approval: manual, pools: [{name: a, nodeGroups: [x]}, {name: a, nodeGroups: [y]}]", "spec.pools[1]"},
+	cases := map[string]struct{ spec, want string }{ // want is a part of the message
+		"Defaults":        {"clusterName: prod", ""},
+		"Nodes":           {"clusterName: prod, strategy: {maxUnavailableNodes: 3}", ""},
+		"Percentage":      {"clusterName: prod, strategy: {maxUnavailableNodes: 10%}", ""},
+		"Enum":            {"clusterName: prod, approval: manual", `spec.approval: Unsupported value: "manual"`},
+		"NoNodes":         {"clusterName: prod, strategy: {maxUnavailableNodes: 0}", "maxUnavailableNodes is a number of at least 1"},
+		"TwoPoolsOfAName": {"clusterName: prod, pools: [{name: a, nodeGroups: [x]}, {name: a, nodeGroups: [y]}]", "spec.pools[1]: Duplicate value"},
+		"ExistingUnnamed": {"clusterName: prod, provisioner: {identity: Existing}", "spec.provisioner: Invalid value: provisioner.nodeRole and controllerRole are for identity Existing"},
+		"QueueUnnamed":    {"clusterName: prod, provisioner: {queue: Existing}", "provisioner.queueName is for queue Existing"},
+		"ExistingNamed":   {"clusterName: prod, provisioner: {queue: Existing, queueName: q}", ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			err := validate(t.Context(), []byte("apiVersion: castoff.sh/v1alpha1\nkind: Migration\nmetadata: {name: prod}\nspec: {"+tc.spec+"}\n"))
-			if (err == nil) != (tc.want == "") || !strings.Contains(message(err), tc.want) {
+			if (err == nil) != (tc.want == "") || !strings.Contains(message(err), tc.want) || strings.Contains(message(err), "[]") {
 				t.Errorf("want %q, got %v", tc.want, err)
 			}
 		})

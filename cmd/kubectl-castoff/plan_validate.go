@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/json"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
@@ -34,8 +34,12 @@ func validate(ctx context.Context, manifest []byte) error {
 	if err != nil {
 		return fmt.Errorf("reading the definition of a Migration: %w", err)
 	}
+	b, err := yaml.YAMLToJSON(manifest)
+	if err != nil {
+		return fmt.Errorf("reading the Migration: %w", err)
+	}
 	var o map[string]any
-	if err := yaml.Unmarshal(manifest, &o); err != nil {
+	if err := json.Unmarshal(b, &o); err != nil { // Kubernetes' own: whole numbers are no floats, which the rules tell apart
 		return fmt.Errorf("reading the Migration: %w", err)
 	}
 	delete(o, "status") // the API server drops it
@@ -43,7 +47,7 @@ func validate(ctx context.Context, manifest []byte) error {
 	errs := validation.ValidateCustomResource(nil, o, validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, structural, o)...)
 	if len(errs) == 0 { // the rules are written for objects of the schema's shape
-		broken, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(ctx, field.NewPath(""), structural, o, nil, celconfig.RuntimeCELCostBudget)
+		broken, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(ctx, nil, structural, o, nil, celconfig.RuntimeCELCostBudget)
 		errs = append(errs, broken...)
 	}
 	return errs.ToAggregate()
