@@ -312,6 +312,17 @@ func TestSharedShapes(t *testing.T) {
 	}
 }
 
+// A template that names its node is past every scheduler; a pod has a node in any case, and pods of one template share a shape.
+func TestTemplatesKeepTheNodeThatTheyName(t *testing.T) {
+	spec := corev1.PodSpec{NodeName: "old"}
+	r := workloadReader{shapes: newInterner()}
+	r.add("Deployment", &metav1.ObjectMeta{Namespace: "shop", Name: "web"}, &corev1.PodTemplateSpec{Spec: spec}, inventory.Controller{})
+	pod := r.shapes.pod(&corev1.Pod{Spec: spec})
+	if diff := cmp.Diff([]string{"old", "", "old"}, []string{r.out.Controllers[0].Shape.NodeName, pod.Shape.NodeName, pod.Node}); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestShapeOf(t *testing.T) {
 	requests := func(cpu, memory string) corev1.ResourceRequirements {
 		r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}}
