@@ -82,6 +82,9 @@ func (o planOptions) migration(ctx context.Context, stdin io.Reader) (*v1alpha1.
 	if kind := m.GroupVersionKind(); kind != v1alpha1.GroupVersion.WithKind("Migration") {
 		return nil, fmt.Errorf("%s is no Migration but a %q of %q: apiVersion has to be %s, kind Migration", o.file, m.Kind, m.APIVersion, v1alpha1.GroupVersion)
 	}
+	if m.Name == "" && m.GenerateName == "" {
+		return nil, fmt.Errorf("the Migration %s has no name: set metadata.name", o.file)
+	}
 	if m.Spec.ClusterName == "" {
 		return nil, fmt.Errorf("%s names no cluster: set spec.clusterName", o.file)
 	}

@@ -168,6 +168,7 @@ func TestPlanErrors(t *testing.T) {
 		}
 		return p
 	}
+	unnamed := file(strings.Replace(valid, "{name: prod}", "{}", 1))
 	missing := filepath.Join(t.TempDir(), "none.yaml")
 	noName, other, odd := file(strings.Replace(valid, "clusterName: prod", "paused: true", 1)), file("apiVersion: v1\nkind: Pod\nspec: {}\n"), file(strings.Replace(valid, "clusterName", "clustername2", 1))
 	cases := map[string]struct {
@@ -203,6 +204,11 @@ func TestPlanErrors(t *testing.T) {
 			reason:    "the file confirms nothing",
 			arguments: []string{"-f", noName},
 			want:      noName + " names no cluster: set spec.clusterName",
+		},
+		"NoName": {
+			reason:    "the API server asks for one",
+			arguments: []string{"-f", unnamed},
+			want:      "the Migration " + unnamed + " has no name: set metadata.name",
 		},
 		"OtherKind": {
 			reason:    "a file of another kind",
