@@ -375,7 +375,7 @@ func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan
 // engineVersion is the version of Karpenter that is to run; empty where one that is there does not tell.
 func engineVersion(m *v1alpha1.Migration, e inventory.Engine) string {
 	switch p := m.Spec.Provisioner; {
-	case p.Chart != nil:
+	case p.Chart.Version != "":
 		return p.Chart.Version
 	case p.Source != v1alpha1.SourceExisting:
 		return preflight.BuiltInVersion

@@ -164,7 +164,7 @@ func (o *Observer) observeEngine(ctx context.Context, m *v1alpha1.Migration, w *
 func (o *Observer) engineRelease(m *v1alpha1.Migration, w plan.World) (helm.Release, error) {
 	e := o.Engine
 	spec := m.Spec.Provisioner
-	if spec.Chart != nil {
+	if spec.Chart.Version != "" {
 		e.Remote = &helm.RemoteChart{Repository: spec.Chart.Repository, Version: spec.Chart.Version, Digest: spec.Chart.Digest}
 	}
 	if spec.Values != nil {

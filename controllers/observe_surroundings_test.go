@@ -90,7 +90,7 @@ func TestEngineVersion(t *testing.T) {
 	}{
 		"BuiltIn":  {"castoff's own", v1alpha1.Provisioner{Source: v1alpha1.SourceBuiltIn}, inventory.Engine{}, preflight.BuiltInVersion},
 		"Default":  {"the same", v1alpha1.Provisioner{}, inventory.Engine{}, preflight.BuiltInVersion},
-		"Chart":    {"as the user asks", v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: &v1alpha1.ProvisionerChart{Version: "1.1.1"}}, inventory.Engine{}, "1.1.1"},
+		"Chart":    {"as the user asks", v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: v1alpha1.ProvisionerChart{Version: "1.1.1"}}, inventory.Engine{}, "1.1.1"},
 		"Existing": {"what is there", v1alpha1.Provisioner{Source: v1alpha1.SourceExisting}, inventory.Engine{Others: []inventory.Karpenter{{Version: "1.5.0"}}}, "1.5.0"},
 		"Silent":   {"it may not tell", v1alpha1.Provisioner{Source: v1alpha1.SourceExisting}, inventory.Engine{}, ""},
 	}

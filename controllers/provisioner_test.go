@@ -62,7 +62,7 @@ func (f federated) Observe(ctx context.Context, c inventory.Cluster, extra []str
 func fromChart(m *v1alpha1.Migration) {
 	m.Spec.Provisioner = v1alpha1.Provisioner{
 		Source: v1alpha1.SourceChart, Values: &runtime.RawExtension{Raw: []byte(`{"logLevel":"debug","settings":{"batchMaxDuration":"20s"}}`)},
-		Chart: &v1alpha1.ProvisionerChart{Repository: "oci://mirror.example.com/karpenter/karpenter", Version: "1.14.1", Digest: "sha256:00"},
+		Chart: v1alpha1.ProvisionerChart{Repository: "oci://mirror.example.com/karpenter/karpenter", Version: "1.14.1", Digest: "sha256:00"},
 	}
 }
 

@@ -206,7 +206,7 @@ type Strategy struct {
 	// +kubebuilder:default=900
 	// +kubebuilder:validation:Minimum=30
 	// +kubebuilder:validation:Maximum=86400
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 	// onTimeout says what happens when a node's drain lasts longer than timeoutSeconds. Wait: it goes on, and the node is named.
 	// Skip: the node stays cordoned with its pods, others are drained first, and it is tried again at the end of its pool. Pause: no
 	// other node of its pool begins until it is empty.
@@ -342,7 +342,7 @@ type Provisioner struct {
 	Source ProvisionerSource `json:"source,omitempty"`
 	// chart is upstream's chart, for source Chart. Like values, a change of it takes effect until the hand-over, and not after it.
 	// +optional
-	Chart *ProvisionerChart `json:"chart,omitempty"`
+	Chart ProvisionerChart `json:"chart,omitzero"`
 	// values go over those that castoff sets, by the names of Karpenter's chart; settings.clusterName and
 	// settings.interruptionQueue stay castoff's.
 	// +optional
@@ -399,6 +399,7 @@ type ProvisionerChart struct {
 	// repository is where the chart is, upstream's registry or a mirror of it. It is pulled without credentials.
 	// +optional
 	// +kubebuilder:default="oci://public.ecr.aws/karpenter/karpenter"
+	// +kubebuilder:validation:MinLength=7
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^oci://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9._-]+)+$`
 	Repository string `json:"repository,omitempty"`
@@ -410,6 +411,7 @@ type ProvisionerChart struct {
 	Version string `json:"version,omitempty"`
 	// digest of the chart's manifest in the registry: what has another one is not installed. Without it the version is trusted.
 	// +optional
+	// +kubebuilder:validation:MinLength=71
 	// +kubebuilder:validation:MaxLength=71
 	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
 	Digest string `json:"digest,omitempty"`

@@ -452,17 +452,17 @@ func TestCreateValidates(t *testing.T) {
 
 		"TimeoutShort": {
 			reason: "the shortest in which a pod can end",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = ptr.To[int32](30) }),
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = 30 }),
 			want:   accepted,
 		},
 		"TimeoutTooShort": {
 			reason: "a pod has 30 s to end by default",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = ptr.To[int32](29) }),
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = 29 }),
 			want:   "spec.strategy.timeoutSeconds in body should be greater than or equal to 30",
 		},
 		"TimeoutTooLong": {
 			reason: "more than a day is no timeout",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = ptr.To[int32](86401) }),
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.TimeoutSeconds = 86401 }),
 			want:   "spec.strategy.timeoutSeconds in body should be less than or equal to 86400",
 		},
 		"GateMax": {
@@ -604,7 +604,7 @@ func TestCreateValidates(t *testing.T) {
 		"ChartDefaults": {
 			reason: "upstream's registry, and the version that the user names",
 			change: spec(func(s *v1alpha1.MigrationSpec) {
-				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: &v1alpha1.ProvisionerChart{Version: "1.14.1"}}
+				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: v1alpha1.ProvisionerChart{Version: "1.14.1"}}
 			}),
 			want: accepted,
 		},
@@ -613,7 +613,7 @@ func TestCreateValidates(t *testing.T) {
 			change: spec(func(s *v1alpha1.MigrationSpec) {
 				s.Provisioner = v1alpha1.Provisioner{
 					Source: v1alpha1.SourceChart, Values: &runtime.RawExtension{Raw: []byte(`{"controller":{"image":{"repository":"mirror.example.com/karpenter/controller"}}}`)},
-					Chart: &v1alpha1.ProvisionerChart{Repository: "oci://mirror.example.com:5000/karpenter/karpenter", Version: "1.14.1", Digest: "sha256:" + strings.Repeat("0", 64)},
+					Chart: v1alpha1.ProvisionerChart{Repository: "oci://mirror.example.com:5000/karpenter/karpenter", Version: "1.14.1", Digest: "sha256:" + strings.Repeat("0", 64)},
 				}
 			}),
 			want: accepted,
@@ -625,27 +625,27 @@ func TestCreateValidates(t *testing.T) {
 		},
 		"ChartOfBuiltIn": {
 			reason: "it would be ignored",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Provisioner.Chart = &v1alpha1.ProvisionerChart{Version: "1.14.1"} }),
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Provisioner.Chart = v1alpha1.ProvisionerChart{Version: "1.14.1"} }),
 			want:   "provisioner.chart is for source Chart, which needs it",
 		},
 		"ChartWithoutScheme": {
 			reason: "a chart comes from an OCI registry",
 			change: spec(func(s *v1alpha1.MigrationSpec) {
-				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: &v1alpha1.ProvisionerChart{Repository: "https://charts.example.com", Version: "1.14.1"}}
+				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: v1alpha1.ProvisionerChart{Repository: "https://charts.example.com", Version: "1.14.1"}}
 			}),
 			want: "spec.provisioner.chart.repository",
 		},
 		"ChartFloats": {
 			reason: "what is installed must not change by itself",
 			change: spec(func(s *v1alpha1.MigrationSpec) {
-				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: &v1alpha1.ProvisionerChart{Version: "latest"}}
+				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: v1alpha1.ProvisionerChart{Version: "latest"}}
 			}),
 			want: "spec.provisioner.chart.version",
 		},
 		"ChartDigestCut": {
 			reason: "a digest is compared as a whole",
 			change: spec(func(s *v1alpha1.MigrationSpec) {
-				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: &v1alpha1.ProvisionerChart{Version: "1.14.1", Digest: "sha256:0123"}}
+				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: v1alpha1.ProvisionerChart{Version: "1.14.1", Digest: "sha256:0123"}}
 			}),
 			want: "spec.provisioner.chart.digest",
 		},
@@ -993,7 +993,7 @@ func TestFrozenFromTheSnapshotOn(t *testing.T) {
 		"ChartUpgraded": {
 			reason: "whoever is on call must be able to bring the version that mends it",
 			start: append([]func(*v1alpha1.Migration){spec(func(s *v1alpha1.MigrationSpec) {
-				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: &v1alpha1.ProvisionerChart{Version: "1.14.1"}}
+				s.Provisioner = v1alpha1.Provisioner{Source: v1alpha1.SourceChart, Chart: v1alpha1.ProvisionerChart{Version: "1.14.1"}}
 			})}, start...),
 			change: spec(func(s *v1alpha1.MigrationSpec) { s.Provisioner.Chart.Version = "1.14.2" }),
 			frozen: accepted,
@@ -1096,7 +1096,7 @@ func TestDefaults(t *testing.T) {
 		Strategy: v1alpha1.Strategy{
 			MaxUnavailableNodes: ptr.To(intstr.FromString("10%")), Capacity: v1alpha1.CapacityEvictFirst, Surge: v1alpha1.SurgeNone,
 			Waves: v1alpha1.WavesSingle, SoakSeconds: ptr.To[int32](600),
-			TimeoutSeconds: ptr.To[int32](900), OnTimeout: v1alpha1.TimeoutWait, LoadBalancerSeconds: ptr.To[int32](30),
+			TimeoutSeconds: 900, OnTimeout: v1alpha1.TimeoutWait, LoadBalancerSeconds: ptr.To[int32](30),
 		},
 		Provisioner:  v1alpha1.Provisioner{Source: v1alpha1.SourceBuiltIn, Queue: v1alpha1.QueueManaged, Identity: v1alpha1.IdentityManaged},
 		Decommission: v1alpha1.Decommission{Mode: v1alpha1.DecommissionScaleToZero, RetentionSeconds: ptr.To[int32](86400), ClusterAutoscaler: v1alpha1.DecommissionScaleToZero},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -74,6 +76,9 @@ func copies(crds []*apiextensionsv1.CustomResourceDefinition) []*apiextensionsv1
 
 // Main runs a package's tests against one API server and gives the exit code; setup gets the cluster first.
 func Main(run func() int, setup func(*Cluster), crds ...*apiextensionsv1.CustomResourceDefinition) int {
+	if fuzzing() {
+		return run() // a fuzz test needs no cluster, and each of its workers would start one
+	}
 	cluster, err := Start(crds...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -119,4 +124,11 @@ func repositoryRoot() (string, error) {
 			return "", fmt.Errorf("finding the repository: no go.mod above the working directory")
 		}
 	}
+}
+
+// fuzzing says that this process is a run of `go test -fuzz`, or a worker of one.
+func fuzzing() bool {
+	return slices.ContainsFunc(os.Args, func(arg string) bool {
+		return strings.HasPrefix(arg, "-test.fuzz=") || strings.HasPrefix(arg, "-test.fuzzworker")
+	})
 }

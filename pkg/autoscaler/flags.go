@@ -136,7 +136,7 @@ func (f *flags) set(name, value string, text *string) {
 	switch {
 	case text != nil && unresolved(value):
 		f.notes = append(f.notes, "--"+name+"="+value+" holds a variable that only the pod knows; castoff takes the default for it")
-	case text != nil:
+	case text != nil && value != "": // what is empty is not said
 		*text = value
 	case name == flagNodes:
 		f.addStatic(value)

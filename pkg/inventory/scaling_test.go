@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,4 +114,27 @@ func TestSharedLabels(t *testing.T) {
 	if nodes[0].Labels["zone"] != "1" {
 		t.Error("the caller's labels were written to")
 	}
+}
+
+// FuzzScalingOf holds for whatever arguments and priorities: names of flags are names, and a weight is one that a NodePool takes.
+func FuzzScalingOf(f *testing.F) {
+	f.Add("--expander=priority\n--scale-down-unneeded-time=10m", ".*", int32(10), ".*spot.*", int32(50))
+	f.Add("-v\n4\n--expander\npriority,least-waste\n--", "(", int32(-5), "", int32(2147483647))
+	f.Add("--=x\n---expander=priority\n=", "general", int32(0), "general", int32(0))
+	f.Fuzz(func(t *testing.T, args, first string, p1 int32, second string, p2 int32) {
+		group := NodeGroup{Name: "general", AutoScalingGroup: "general", Tags: []Tag{{Key: "enabled"}}}
+		a := Autoscaler{Discovery: []string{"enabled"}, Args: strings.Split(args, "\n"), Priorities: map[int32][]string{p1: {first}, p2: {second}}}
+		got := ScalingOf([]Autoscaler{a}, []NodeGroup{group})
+		if got == nil {
+			t.Fatal("the group is managed")
+		}
+		for name := range got.Flags {
+			if name == "" || strings.HasPrefix(name, "-") {
+				t.Errorf("flag %q of %q", name, args)
+			}
+		}
+		if got.Weight < 0 || got.Weight > 100 {
+			t.Errorf("weight %d of priorities %d and %d", got.Weight, p1, p2)
+		}
+	})
 }

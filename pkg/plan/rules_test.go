@@ -439,8 +439,8 @@ func drainBegan(q asked, node string) time.Time {
 
 // timeLimit of a drain: the API's default is 900 seconds.
 func timeLimit(m *v1alpha1.Migration) time.Duration {
-	if t := m.Spec.Strategy.TimeoutSeconds; t != nil {
-		return time.Duration(*t) * time.Second
+	if t := m.Spec.Strategy.TimeoutSeconds; t > 0 {
+		return time.Duration(t) * time.Second
 	}
 	return 900 * time.Second
 }

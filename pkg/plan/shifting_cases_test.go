@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -17,7 +16,7 @@ import (
 
 // onTimeout gives a node's drain ten minutes.
 func (b migrationOf) onTimeout(policy v1alpha1.TimeoutPolicy) migrationOf {
-	b.m.Spec.Strategy.TimeoutSeconds, b.m.Spec.Strategy.OnTimeout = ptr.To[int32](600), policy
+	b.m.Spec.Strategy.TimeoutSeconds, b.m.Spec.Strategy.OnTimeout = 600, policy
 	return b
 }
 

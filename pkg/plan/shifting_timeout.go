@@ -13,7 +13,10 @@ import (
 const defaultTimeout = 15 * time.Minute
 
 func timeoutOf(m *v1alpha1.Migration) time.Duration {
-	return seconds(m.Spec.Strategy.TimeoutSeconds, defaultTimeout)
+	if s := m.Spec.Strategy.TimeoutSeconds; s > 0 {
+		return time.Duration(s) * time.Second
+	}
+	return defaultTimeout
 }
 
 // drainingSince is when the node's drain began; zero if it has not, or if somebody wrote something else there.
