@@ -223,6 +223,13 @@ func (p *pool) noteNodeLabels(g inventory.NodeGroup, carried map[string]string) 
 	}
 }
 
+// noteNodeTaints says that nodes keep pods away and no source explains it, as noteNodeLabels does of labels.
+func (p *pool) noteNodeTaints(g inventory.NodeGroup, carried []corev1.Taint) {
+	if g.Tainted && len(carried) == 0 {
+		p.note(g, "node taints", "All nodes of the group have taints, but nothing that launches them sets one: a hand or a daemon did.", "Add them to the NodePool's template if they are meant to stay and no daemon sets them.")
+	}
+}
+
 // systemDomains are those of labels that the kubelet, the cloud provider, CSI drivers and AWS's daemons set on every node.
 var systemDomains = []string{"kubernetes.io", "k8s.io", "amazonaws.com", "csi.aws.com", "eksctl.io", "node.openshift.io"}
 

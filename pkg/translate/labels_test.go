@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -297,5 +298,18 @@ func TestInputIsLeftAlone(t *testing.T) {
 	translated(t, got)
 	if diff := cmp.Diff(group(), got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestTaintsOfNodesThatNothingExplainsAreListed(t *testing.T) {
+	listed := func(change ...func(*inventory.NodeGroup)) bool {
+		target := translated(t, plain(append(change, func(g *inventory.NodeGroup) { g.Tainted = true })...))
+		return slices.ContainsFunc(target.NotCarried, func(n inventory.NotCarried) bool { return n.Field == "node taints" })
+	}
+	if !listed() {
+		t.Error("a hand tainted every node, and Karpenter's will take everybody's pods: nobody hears of it")
+	}
+	if listed(withUserData("#!/bin/bash\n/etc/eks/bootstrap.sh prod --kubelet-extra-args '--register-with-taints=dedicated=a:NoSchedule'")) {
+		t.Error("the taint that the user data registers is carried over")
 	}
 }

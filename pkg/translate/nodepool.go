@@ -27,6 +27,7 @@ func (p *pool) nodePool() *karpv1.NodePool {
 	labels, all := p.labelsAndTaints()
 	for _, g := range p.groups {
 		p.noteNodeLabels(g, labels)
+		p.noteNodeTaints(g, all)
 	}
 	taints, startups := splitTaints(all)
 	return &karpv1.NodePool{
