@@ -30,11 +30,12 @@ const (
 // empty and the only home node goes, nothing is left that could launch another, for Karpenter either.
 func homeTooSmall(in Input) []inventory.Finding {
 	usable := usableHome(in)
-	if in.Home == "" || len(usable) >= engineReplicas || len(homeTainted(in)) > 0 {
+	g, ok := groupNamed(in, in.Home) // one that does not exist is named by whoever looked for it
+	if !ok || len(usable) >= engineReplicas || len(homeTainted(in)) > 0 {
 		return nil
 	}
 	do := "Give the group at least two nodes, and see that they are Ready and not cordoned."
-	if g, ok := groupNamed(in, in.Home); ok && g.Max < engineReplicas {
+	if g.Max < engineReplicas {
 		do = "Its max is " + strconv.Itoa(int(g.Max)) + ": raise max and desired to at least two."
 	}
 	return []inventory.Finding{block(CheckHomeTooSmall, "nodegroup/"+in.Home, "The home has "+count(len(usable), "node")+
