@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -180,6 +181,14 @@ func (o *Observer) listGroups(ctx context.Context, m *v1alpha1.Migration) ([]inv
 	}
 	if m.Spec.Home != nil {
 		also = append(also, m.Spec.Home.NodeGroup)
+	}
+	// What another leader did, or saw done, since the list was read makes the list old: an end that it shows to be due may be made.
+	for _, op := range m.Status.Operations {
+		for _, at := range []*metav1.Time{op.StartTime, op.DoneTime} {
+			if at != nil {
+				o.groups.forgetOlder(at.Add(time.Second)) // times in a status are whole seconds
+			}
+		}
 	}
 	return o.groups.get(ctx, o.Clock(), always[[]inventory.NodeGroup](groupsFresh), func(ctx context.Context) ([]inventory.NodeGroup, error) {
 		return o.Ports.NodeGroups.List(ctx, also...)
