@@ -11,7 +11,7 @@ type ec2Call[I, O any] func(context.Context, *I, ...func(*ec2.Options)) (*O, err
 
 // ec2Calls are the calls of EC2 that castoff makes, each held as a function. An SDK client that is itself put into an
 // interface brings all of its seven hundred operations into the binary, because Helm's templates call methods by name and the
-// linker then keeps every method that could be: 20 MiB of code, and as much memory, for six calls.
+// linker then keeps every method that could be: 20 MiB of code, and as much memory, for a handful of calls.
 type ec2Calls struct {
 	launchTemplates        ec2Call[ec2.DescribeLaunchTemplatesInput, ec2.DescribeLaunchTemplatesOutput]
 	launchTemplateVersions ec2Call[ec2.DescribeLaunchTemplateVersionsInput, ec2.DescribeLaunchTemplateVersionsOutput]

@@ -32,10 +32,9 @@ func (m *memo[T]) get(ctx context.Context, now time.Time, fresh func(T) time.Dur
 // forgetOlder forgets what was read before that time.
 func (m *memo[T]) forgetOlder(than time.Time) {
 	m.mu.Lock()
-	old := m.read.Before(than)
-	m.mu.Unlock()
-	if old {
-		m.forget()
+	defer m.mu.Unlock()
+	if m.read.Before(than) {
+		m.empty()
 	}
 }
 
@@ -43,6 +42,10 @@ func (m *memo[T]) forgetOlder(than time.Time) {
 func (m *memo[T]) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.empty()
+}
+
+func (m *memo[T]) empty() {
 	var nothing T
 	m.value, m.until = nothing, time.Time{}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 	"github.com/castoff-sh/castoff/pkg/plan"
 )
 
@@ -98,11 +99,11 @@ func (o *Observer) ofDeployment(ctx context.Context, u *inventory.UnwellPod, nam
 // Job counts its failures itself.
 func unwellOf(p *corev1.Pod, now time.Time) (inventory.UnwellPod, bool) {
 	owner := metav1.GetControllerOf(p)
-	if p.Spec.NodeName == "" || p.DeletionTimestamp != nil || finished(p) || castoffsOwn(p) || owner != nil && owner.Kind == "Job" {
+	if p.Spec.NodeName == "" || p.DeletionTimestamp != nil || kubeapi.Finished(p) || castoffsOwn(p) || owner != nil && owner.Kind == "Job" {
 		return inventory.UnwellPod{}, false
 	}
 	crashing := slices.ContainsFunc(slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool { return crashes(s, now) })
-	if podReady(p) && !crashing {
+	if kubeapi.Ready(p) && !crashing {
 		return inventory.UnwellPod{}, false
 	}
 	u := inventory.UnwellPod{

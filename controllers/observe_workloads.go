@@ -17,9 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 // pageSize of a list: at 25 KiB a pod, the largest of what is listed, a page is 12 MiB at most, and only what the checks need is
@@ -112,7 +114,7 @@ type workloadReader struct {
 
 func (r *workloadReader) pods(ctx context.Context) error {
 	return named("pods", each(ctx, r.live, &corev1.PodList{}, func(p *corev1.Pod) {
-		if finished(p) || castoffsOwn(p) {
+		if kubeapi.Finished(p) || castoffsOwn(p) {
 			return
 		}
 		r.out.Pods = append(r.out.Pods, r.shapes.pod(p))
@@ -131,13 +133,13 @@ func (r *workloadReader) budgets(ctx context.Context) error {
 
 func (r *workloadReader) deployments(ctx context.Context) error {
 	return named("Deployments", each(ctx, r.live, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) {
-		r.add("Deployment", d, &d.Spec.Template, inventory.Controller{Replicas: orOne(d.Spec.Replicas), KeepsAll: inventory.KeepsAll(d)})
+		r.add("Deployment", d, &d.Spec.Template, inventory.Controller{Replicas: ptr.Deref(d.Spec.Replicas, 1), KeepsAll: inventory.KeepsAll(d)})
 	}))
 }
 
 func (r *workloadReader) statefulSets(ctx context.Context) error {
 	return named("StatefulSets", each(ctx, r.live, &appsv1.StatefulSetList{}, func(s *appsv1.StatefulSet) {
-		r.add("StatefulSet", s, &s.Spec.Template, inventory.Controller{Replicas: orOne(s.Spec.Replicas)})
+		r.add("StatefulSet", s, &s.Spec.Template, inventory.Controller{Replicas: ptr.Deref(s.Spec.Replicas, 1)})
 	}))
 }
 
@@ -151,7 +153,7 @@ func (r *workloadReader) daemonSets(ctx context.Context) error {
 // the ones of earlier revisions make nothing any more.
 func (r *workloadReader) replicaSets(ctx context.Context) error {
 	return named("ReplicaSets", each(ctx, r.live, &appsv1.ReplicaSetList{}, func(s *appsv1.ReplicaSet) {
-		owner, replicas := metav1.GetControllerOf(s), orOne(s.Spec.Replicas)
+		owner, replicas := metav1.GetControllerOf(s), ptr.Deref(s.Spec.Replicas, 1)
 		if owner != nil && (owner.Kind == "Deployment" || replicas == 0) {
 			return
 		}
@@ -161,7 +163,7 @@ func (r *workloadReader) replicaSets(ctx context.Context) error {
 
 func (r *workloadReader) replicationControllers(ctx context.Context) error {
 	return named("ReplicationControllers", each(ctx, r.live, &corev1.ReplicationControllerList{}, func(c *corev1.ReplicationController) {
-		owner, replicas := metav1.GetControllerOf(c), orOne(c.Spec.Replicas)
+		owner, replicas := metav1.GetControllerOf(c), ptr.Deref(c.Spec.Replicas, 1)
 		if c.Spec.Template != nil && (owner == nil || replicas > 0) {
 			r.add("ReplicationController", c, c.Spec.Template, inventory.Controller{Replicas: replicas})
 		}
@@ -174,14 +176,14 @@ func (r *workloadReader) jobs(ctx context.Context) error {
 		if owner := metav1.GetControllerOf(j); over(j) || owner != nil && owner.Kind == "CronJob" {
 			return
 		}
-		r.add("Job", j, &j.Spec.Template, inventory.Controller{Replicas: orOne(j.Spec.Parallelism), Suspended: isTrue(j.Spec.Suspend)})
+		r.add("Job", j, &j.Spec.Template, inventory.Controller{Replicas: ptr.Deref(j.Spec.Parallelism, 1), Suspended: ptr.Deref(j.Spec.Suspend, false)})
 	}))
 }
 
 func (r *workloadReader) cronJobs(ctx context.Context) error {
 	return named("CronJobs", each(ctx, r.live, &batchv1.CronJobList{}, func(c *batchv1.CronJob) {
 		job := c.Spec.JobTemplate.Spec
-		r.add("CronJob", c, &job.Template, inventory.Controller{Replicas: orOne(job.Parallelism), Suspended: isTrue(c.Spec.Suspend)})
+		r.add("CronJob", c, &job.Template, inventory.Controller{Replicas: ptr.Deref(job.Parallelism, 1), Suspended: ptr.Deref(c.Spec.Suspend, false)})
 	}))
 }
 
@@ -208,7 +210,7 @@ func (r *workloadReader) autoscalers(ctx context.Context) error {
 	return named("HorizontalPodAutoscalers", each(ctx, r.live, &autoscalingv2.HorizontalPodAutoscalerList{}, func(h *autoscalingv2.HorizontalPodAutoscaler) {
 		r.out.Autoscalers = append(r.out.Autoscalers, inventory.PodAutoscaler{
 			Namespace: h.Namespace, Name: h.Name, Kind: h.Spec.ScaleTargetRef.Kind, Target: h.Spec.ScaleTargetRef.Name,
-			Min: orOne(h.Spec.MinReplicas), Max: h.Spec.MaxReplicas,
+			Min: ptr.Deref(h.Spec.MinReplicas, 1), Max: h.Spec.MaxReplicas,
 		})
 	}))
 }

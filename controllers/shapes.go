@@ -15,6 +15,7 @@ import (
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
 // interner keeps one of what many pods have alike. Alike is decided by content, not by the owner: a vertical autoscaler or a webhook
@@ -65,21 +66,15 @@ func (i *interner) pod(p *corev1.Pod) inventory.Pod {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	return inventory.Pod{
 		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: i.strings(p.Labels), Annotations: i.strings(movingAnnotations(p.Annotations)),
-		Owner: i.owner(metav1.GetControllerOf(p)), Phase: p.Status.Phase, Ready: podReady(p), Terminating: p.DeletionTimestamp != nil, Mirror: mirror,
+		Owner: i.owner(metav1.GetControllerOf(p)), Phase: p.Status.Phase, Ready: kubeapi.Ready(p), Terminating: p.DeletionTimestamp != nil, Mirror: mirror,
 		Shape: i.shape(shapeOf(&p.Spec)),
 	}
-}
-
-func podReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // waits says that the pod waits for a node: it is not on its way out, and no scheduling gate holds it back. One of a DaemonSet waits
 // for room on its own node, which no drain took away and no new node gives.
 func waits(p *corev1.Pod) bool {
-	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !finished(p) && len(p.Spec.SchedulingGates) == 0 && !ofDaemonSet(p) && !castoffsOwn(p)
+	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !kubeapi.Finished(p) && len(p.Spec.SchedulingGates) == 0 && !ofDaemonSet(p) && !castoffsOwn(p)
 }
 
 // castoffsOwn are pods that castoff made for a while: they are no workload.
@@ -90,10 +85,6 @@ func castoffsOwn(p *corev1.Pod) bool {
 func ofDaemonSet(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	return owner != nil && owner.Kind == "DaemonSet"
-}
-
-func finished(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // movers are the prefixes of annotations by which somebody speaks of moving pods: Karpenter, Cluster Autoscaler, the descheduler,
@@ -174,15 +165,6 @@ func containerOf(s *corev1.PodSpec, c *corev1.Container, out *inventory.Shape) {
 		}
 	}
 }
-
-func orOne(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
-}
-
-func isTrue(b *bool) bool { return b != nil && *b }
 
 // over says that the Job makes no pods any more.
 func over(j *batchv1.Job) bool {

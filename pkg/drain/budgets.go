@@ -81,7 +81,7 @@ func unasked(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
 	if pod.Status.Phase == corev1.PodPending {
 		return true
 	}
-	if len(matching) > 1 || ready(pod) {
+	if len(matching) > 1 || kubeapi.Ready(pod) {
 		return false
 	}
 	policy, s := matching[0].Spec.UnhealthyPodEvictionPolicy, matching[0].Status

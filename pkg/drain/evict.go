@@ -142,7 +142,7 @@ func behind(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
 
 // isFull says that the pod's budget refused another healthy pod in this pass.
 func (p *pass) isFull(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
-	return len(matching) == 1 && pod.Status.Phase == corev1.PodRunning && ready(pod) && p.full[client.ObjectKeyFromObject(&matching[0])]
+	return len(matching) == 1 && pod.Status.Phase == corev1.PodRunning && kubeapi.Ready(pod) && p.full[client.ObjectKeyFromObject(&matching[0])]
 }
 
 // answer reads the Eviction API's answer by its codes and causes, never by its words.
@@ -227,13 +227,4 @@ func deniedKind(err error) string {
 func answered(err error) bool {
 	_, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok
-}
-
-func ready(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -31,9 +31,6 @@ type Room struct {
 // longest is for how many seconds a placeholder keeps its room. A batch that takes longer does without.
 const longest int64 = 3600
 
-// nonRoot is the user and group that distroless images call nonroot.
-const nonRoot = 65532
-
 // WithRoom says where placeholders live. Without it none is made.
 func (d *Drainer) WithRoom(r Room) *Drainer {
 	d.room = r
@@ -42,37 +39,19 @@ func (d *Drainer) WithRoom(r Room) *Drainer {
 
 // Placeholders lists castoff's placeholders, of all nodes.
 func (d *Drainer) Placeholders(ctx context.Context) ([]inventory.Placeholder, error) {
-	pods, err := d.placeholders(ctx, client.HasLabels{v1alpha1.LabelPlaceholder})
-	if err != nil {
-		return nil, err
-	}
 	var out []inventory.Placeholder
-	for i := range pods {
-		if p := &pods[i]; p.DeletionTimestamp == nil {
+	err := d.eachPod(ctx, func(p *corev1.Pod) {
+		if p.DeletionTimestamp == nil {
 			out = append(out, placeholderOf(p))
 		}
-	}
-	return out, nil
-}
-
-func (d *Drainer) placeholders(ctx context.Context, which client.ListOption) ([]corev1.Pod, error) {
-	var all []corev1.Pod
-	for token := ""; ; {
-		page := new(corev1.PodList)
-		if err := d.live.List(ctx, page, client.InNamespace(d.room.Namespace), which, client.Limit(pageSize), client.Continue(token)); err != nil {
-			return nil, kubeapi.Wrap(err, "list", "pods", "in "+d.room.Namespace)
-		}
-		all = append(all, page.Items...)
-		if token = page.Continue; token == "" {
-			return all, nil
-		}
-	}
+	}, client.InNamespace(d.room.Namespace), client.HasLabels{v1alpha1.LabelPlaceholder})
+	return out, kubeapi.Wrap(err, "list", "pods", "in "+d.room.Namespace)
 }
 
 func placeholderOf(p *corev1.Pod) inventory.Placeholder {
 	out := inventory.Placeholder{
 		Name: p.Name, Pool: p.Labels[v1alpha1.LabelPlaceholder], Node: p.Annotations[v1alpha1.AnnotationPlaceholderNode],
-		Pod: types.UID(p.Labels[v1alpha1.LabelPlaceholderPod]), On: p.Spec.NodeName, Ready: ready(p), Ended: finished(p), Created: p.CreationTimestamp.Time,
+		Pod: types.UID(p.Labels[v1alpha1.LabelPlaceholderPod]), On: p.Spec.NodeName, Ready: kubeapi.Ready(p), Ended: kubeapi.Finished(p), Created: p.CreationTimestamp.Time,
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
@@ -165,7 +144,7 @@ func (r Room) placeholder(pod *corev1.Pod, node *corev1.Node, pool string, owner
 		v1alpha1.LabelPlaceholder: pool, v1alpha1.LabelPlaceholderPod: string(pod.UID), v1alpha1.LabelPlaceholderGroup: group,
 		v1alpha1.LabelMigration: string(owner.UID),
 	}
-	return &corev1.Pod{
+	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, Name: placeholderName(pod.UID), Labels: own,
 			Annotations:     map[string]string{v1alpha1.AnnotationPlaceholderNode: node.Name}, // a node's name may be too long for a label
@@ -177,22 +156,15 @@ func (r Room) placeholder(pod *corev1.Pod, node *corev1.Node, pool string, owner
 			Tolerations:                   pod.Spec.Tolerations,
 			TopologySpreadConstraints:     spreadOf(pod, group),
 			PriorityClassName:             v1alpha1.PlaceholderPriorityClass,
-			AutomountServiceAccountToken:  ptr.To(false),
-			EnableServiceLinks:            ptr.To(false),
 			ActiveDeadlineSeconds:         ptr.To(longest),  // it ends by itself where castoff is no more
 			TerminationGracePeriodSeconds: ptr.To[int64](0), // 15 seconds of grace delayed the moved pod by 16
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nonRoot), RunAsGroup: ptr.To[int64](nonRoot),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
 			Containers: []corev1.Container{{
 				Name: "placeholder", Image: r.Image, Args: r.Args, Resources: corev1.ResourceRequirements{Requests: resource.PodRequests(pod, resource.PodResourcesOptions{})},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
 			}},
 		},
 	}
+	kubeapi.Restrict(&out.Spec)
+	return out
 }
 
 // groupOf names the pods that are alike: those of one controller, as far as spread and anti-affinity among themselves go.

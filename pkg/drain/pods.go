@@ -43,26 +43,19 @@ type podsOf struct {
 // pods lists the pods of a node. It reads past the cache, one node at a time: a cache of all pods would not fit.
 func (d *Drainer) pods(ctx context.Context, node string) (podsOf, error) {
 	out := podsOf{staying: map[types.NamespacedName]bool{}}
-	for token := ""; ; {
-		page := new(corev1.PodList) // a new one: what the last page has no value for would keep that of the page before
-		err := d.live.List(ctx, page, client.MatchingFields{nodeNameField: node}, client.Limit(pageSize), client.Continue(token))
-		if err != nil {
-			return out, kubeapi.Wrap(err, "list", "pods", "of node "+node)
-		}
-		for _, pod := range page.Items {
-			switch {
-			case finished(&pod):
-			case mustLeave(&pod):
-				out.leaving = append(out.leaving, pod)
-			default:
-				for _, claim := range claims(&pod) {
-					out.staying[claim] = true
-				}
+	err := d.eachPod(ctx, func(pod *corev1.Pod) {
+		switch {
+		case kubeapi.Finished(pod):
+		case mustLeave(pod):
+			out.leaving = append(out.leaving, *pod)
+		default:
+			for _, claim := range claims(pod) {
+				out.staying[claim] = true
 			}
 		}
-		if token = page.Continue; token == "" {
-			break
-		}
+	}, client.MatchingFields{nodeNameField: node})
+	if err != nil {
+		return out, kubeapi.Wrap(err, "list", "pods", "of node "+node)
 	}
 	slices.SortFunc(out.leaving, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -70,9 +63,20 @@ func (d *Drainer) pods(ctx context.Context, node string) (podsOf, error) {
 	return out, nil
 }
 
-// finished pods are no more, whoever owns them.
-func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+// eachPod visits the pods that the options select, page by page and past the cache.
+func (d *Drainer) eachPod(ctx context.Context, visit func(*corev1.Pod), which ...client.ListOption) error {
+	for token := ""; ; {
+		page := new(corev1.PodList) // a new one: what the last page has no value for would keep that of the page before
+		if err := d.live.List(ctx, page, append(which, client.Limit(pageSize), client.Continue(token))...); err != nil {
+			return err
+		}
+		for i := range page.Items {
+			visit(&page.Items[i])
+		}
+		if token = page.Continue; token == "" {
+			return nil
+		}
+	}
 }
 
 // mustLeave leaves out what stays to the end (DaemonSets) and what no API can evict (static pods).

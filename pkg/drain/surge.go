@@ -31,7 +31,7 @@ func (p *pass) surge(ctx context.Context, pod *corev1.Pod) (*inventory.BlockedPo
 	if err != nil {
 		return nil, err
 	}
-	if r.step == inventory.SurgeRestart && ready(pod) {
+	if r.step == inventory.SurgeRestart && kubeapi.Ready(pod) {
 		if err := p.restart(ctx, pod, r); err != nil {
 			return nil, err
 		}

@@ -6,10 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-
 	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/inventory/awsapi"
 )
@@ -37,25 +33,18 @@ func (c *Client) Families(ctx context.Context, names []string) ([]inventory.Inst
 	return out, nil
 }
 
-// readFamilies asks for all at once; the filter takes wildcards (EC2 API reference, "Filter").
 func (c *Client) readFamilies(ctx context.Context, names []string) error {
 	patterns := make([]string, len(names))
-	found := map[string][]inventory.InstanceType{}
 	for i, name := range names {
-		patterns[i], found[name] = name+".*", nil
+		patterns[i] = name + ".*"
 	}
-	pages := ec2.NewDescribeInstanceTypesPaginator(c.ec2, &ec2.DescribeInstanceTypesInput{
-		Filters: []ec2types.Filter{{Name: aws.String("instance-type"), Values: patterns}},
+	found := map[string][]inventory.InstanceType{}
+	err := c.eachType(ctx, patterns, func(t inventory.InstanceType) {
+		family, _, _ := strings.Cut(t.Name, ".")
+		found[family] = append(found[family], t)
 	})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return awsapi.Wrap(err, "ec2:DescribeInstanceTypes", "instance families "+strings.Join(names, ", "))
-		}
-		for _, t := range page.InstanceTypes {
-			family, _, _ := strings.Cut(string(t.InstanceType), ".")
-			found[family] = append(found[family], awsapi.InstanceType(t))
-		}
+	if err != nil {
+		return awsapi.Wrap(err, "ec2:DescribeInstanceTypes", "instance families "+strings.Join(names, ", "))
 	}
 	for _, name := range names {
 		slices.SortFunc(found[name], func(a, b inventory.InstanceType) int { return cmp.Compare(a.Name, b.Name) })

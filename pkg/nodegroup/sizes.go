@@ -42,18 +42,24 @@ func (c *Client) resolveSizes(ctx context.Context, groups []inventory.NodeGroup)
 	return nil
 }
 
-// readSizes asks by filter: a name that does not exist would else fail the call for all.
 func (c *Client) readSizes(ctx context.Context, names []string) error {
+	err := c.eachType(ctx, names, func(t inventory.InstanceType) { c.cache.sizes.put(t.Name, t) })
+	return awsapi.Wrap(err, "ec2:DescribeInstanceTypes", "instance types "+strings.Join(names, ", "))
+}
+
+// eachType visits the instance types of these names, which may have wildcards (EC2 API reference, "Filter"). It asks by filter: a
+// name that does not exist would else fail the call for all.
+func (c *Client) eachType(ctx context.Context, names []string, visit func(inventory.InstanceType)) error {
 	pages := ec2.NewDescribeInstanceTypesPaginator(c.ec2, &ec2.DescribeInstanceTypesInput{
 		Filters: []ec2types.Filter{{Name: aws.String("instance-type"), Values: names}},
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return awsapi.Wrap(err, "ec2:DescribeInstanceTypes", "instance types "+strings.Join(names, ", "))
+			return err
 		}
 		for _, t := range page.InstanceTypes {
-			c.cache.sizes.put(string(t.InstanceType), awsapi.InstanceType(t))
+			visit(awsapi.InstanceType(t))
 		}
 	}
 	return nil

@@ -62,11 +62,10 @@ func sickNodes(l look) []string {
 	return sick
 }
 
-// some names at most three.
+// some names at most three, and counts the others.
 func some(names []string) string {
-	const most = 3
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", list(names[:most]), len(names)-most)
+	if len(names) > mostNamed {
+		return fmt.Sprintf("%s and %d more", list(names[:mostNamed]), len(names)-mostNamed)
 	}
 	return list(names)
 }

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -132,7 +131,6 @@ func preflightSummary(findings []inventory.Finding, tasks []inventory.Task) stri
 
 // acceptedSummary names what was accepted, and counts what else is worth knowing.
 func acceptedSummary(findings []inventory.Finding) string {
-	const most = 3
 	var names []string
 	for _, g := range inventory.GroupFindings(findings) {
 		if g.Accepted {
@@ -141,11 +139,7 @@ func acceptedSummary(findings []inventory.Finding) string {
 	}
 	out := ""
 	if len(names) > 0 {
-		out = " Accepted: " + strings.Join(names[:min(len(names), most)], ", ")
-		if more := len(names) - most; more > 0 {
-			out += fmt.Sprintf(" and %d more", more)
-		}
-		out += "."
+		out = " Accepted: " + some(names) + "."
 	}
 	if t := inventory.TallyOf(findings); t.Warns > 0 {
 		out += fmt.Sprintf(" Worth knowing: %d, in the report.", t.Warns)

@@ -44,8 +44,8 @@ func settles(l look) bool {
 	return false
 }
 
-// shut says that a gate does not hold, or that it is not known whether it does, or that the pool's workloads are not well. A pool that was done once stays so: gates stand
-// before the next pool, and what they say later is no reason to go back.
+// shut says that a gate does not hold, or that it is not known whether it does, or that the pool's workloads are not well. A pool that
+// was done once stays so: gates stand before the next pool, and what they say later is no reason to go back.
 func shut(o *outcome, l look, p pool) bool {
 	if l.status(p.Name).CompletionTime != nil {
 		return false
@@ -95,7 +95,7 @@ func outside(g v1alpha1.Gate, samples []inventory.Sample) string {
 	if len(wrong) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d values are not %s: %s", len(wrong), len(samples), rangeOf(g), three(wrong))
+	return fmt.Sprintf("%d of %d values are not %s: %s", len(wrong), len(samples), rangeOf(g), some(wrong))
 }
 
 // within: what is not a number is in no range.
@@ -121,7 +121,7 @@ func rangeOf(g v1alpha1.Gate) string {
 	return "from " + g.Min.String() + " to " + g.Max.String()
 }
 
-// quoted cuts what others wrote, at a whole character.
+// excerpt cuts what others wrote, at a whole character.
 func excerpt(text string) string {
 	if len(text) <= mostOfAQuery {
 		return text

@@ -97,6 +97,6 @@ func ailing(l look, workload string, pods []inventory.UnwellPod) v1alpha1.Blocke
 		names = append(names, p.Pod.String()+" on "+p.Node+" ("+what+" since "+p.Since.UTC().Format(time.RFC3339)+")")
 	}
 	message := fmt.Sprintf("More of its pods are unwell on Karpenter's nodes than the %d before the migration: %s. No other node's drain begins until they are Ready; those under way go on. "+
-		"See why: kubectl describe pod, kubectl logs --previous. If it has nothing to do with the migration accept the risk %s for this object.", l.Snapshot.Unwell[workload], three(names), CheckHealthFloor)
+		"See why: kubectl describe pod, kubectl logs --previous. If it has nothing to do with the migration accept the risk %s for this object.", l.Snapshot.Unwell[workload], some(names), CheckHealthFloor)
 	return v1alpha1.Blocker{Severity: severity, Reason: CheckHealthFloor, Object: workload, Message: message}
 }

@@ -130,10 +130,10 @@ func unused(o *outcome, l look, n inventory.Node) bool {
 	case len(volumes) == 0:
 		return true
 	case l.waited(attached, "node/"+n.Name) < volumePatience:
-		o.wait(attached, "node/"+n.Name, "The node is drained; still attached to it: "+three(volumes)+". Its instance ends when they are detached, or in "+volumePatience.String()+": see to the CSI driver's pods on it if that lasts.")
+		o.wait(attached, "node/"+n.Name, "The node is drained; still attached to it: "+some(volumes)+". Its instance ends when they are detached, or in "+volumePatience.String()+": see to the CSI driver's pods on it if that lasts.")
 		return false
 	}
-	o.warn(attached, "node/"+n.Name, "Its instance ends though these are attached to it since "+volumePatience.String()+": "+three(volumes)+". Their pods wait until Kubernetes detaches them.")
+	o.warn(attached, "node/"+n.Name, "Its instance ends though these are attached to it since "+volumePatience.String()+": "+some(volumes)+". Their pods wait until Kubernetes detaches them.")
 	return true
 }
 

@@ -85,21 +85,13 @@ func causeOf(g []inventory.BlockedPod) (object, message string) {
 		for _, other := range g[1:] {
 			others = append(others, other.Pod.String())
 		}
-		message += ". So do " + three(others)
+		message += ". So do " + some(others)
 	}
 	return object, message
 }
 
 // surgeRight is what has to be changed where a restart is refused, for all Deployments alike: so it is said once.
 const surgeRight = "clusterrole/castoff"
-
-// three names at most three, and counts the others.
-func three(names []string) string {
-	if len(names) <= mostNamed {
-		return list(names)
-	}
-	return fmt.Sprintf("%s and %d more", list(names[:mostNamed]), len(names)-mostNamed)
-}
 
 // severityOf: what ends by itself is waited for; the rest needs a human, or was asked for by one.
 func severityOf(r inventory.BlockReason) v1alpha1.Severity {

@@ -66,7 +66,7 @@ func paused(o *outcome, l look, p pool, late []inventory.Node) bool {
 		}
 	}
 	o.block(reasonTimeout, "pool/"+p.Name, fmt.Sprintf("%d of its nodes take longer than strategy.timeoutSeconds, and strategy.onTimeout is Pause: no other one is drained until they are empty. Cordoned are %s. "+
-		"Mend what holds their pods (named beside this) and it goes on by itself; set onTimeout to Wait or Skip; or set spec.paused, which puts the undrained nodes back in service.", len(late), three(cordoned)))
+		"Mend what holds their pods (named beside this) and it goes on by itself; set onTimeout to Wait or Skip; or set spec.paused, which puts the undrained nodes back in service.", len(late), some(cordoned)))
 	return true
 }
 

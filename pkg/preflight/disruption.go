@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -36,7 +35,7 @@ func doNotDisrupt(in Input) []inventory.Finding {
 		}
 		if note != "" {
 			out = append(out, w.about(warn(CheckDoNotDisrupt, w.object(), fmt.Sprintf(
-				"Its pods ask to be left alone (%s), so castoff waits with %s until they end. Take the annotation off the pods when they may move; or accept DoNotDisrupt for it, and they go once a drain has lasted strategy.timeoutSeconds.", note, plural(len(nodes), "node")))))
+				"Its pods ask to be left alone (%s), so castoff waits with %s until they end. Take the annotation off the pods when they may move; or accept DoNotDisrupt for it, and they go once a drain has lasted strategy.timeoutSeconds.", note, count(len(nodes), "node")))))
 		}
 	}
 	return out
@@ -126,12 +125,4 @@ func autoscaledToOne(in Input) []inventory.Finding {
 			"These may scale down to one pod while its node is drained: "+n.list()+". Set minReplicas to 2 for the time of the migration where that matters.")))
 	}
 	return out
-}
-
-// plural counts in words that need no more than an s.
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, strings.TrimSuffix(word, "s"))
 }

@@ -223,5 +223,5 @@ func pendingPods(in Input) []inventory.Finding {
 	if s := in.Snapshot; s != nil && in.Workloads.Pending > s.PendingPods {
 		said = fmt.Sprintf(" without a node: %s. That is %d more than before the migration, and no other drain begins until as many have one.", three(names), in.Workloads.Pending-s.PendingPods)
 	}
-	return []inventory.Finding{warn(CheckPendingPods, "cluster/"+in.Cluster.Name, plural(in.Workloads.Pending, "pod")+said+" See why: kubectl describe pod.")}
+	return []inventory.Finding{warn(CheckPendingPods, "cluster/"+in.Cluster.Name, count(in.Workloads.Pending, "pod")+said+" See why: kubectl describe pod.")}
 }

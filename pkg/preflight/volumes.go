@@ -79,14 +79,7 @@ func launchZones(in Input, p inventory.Pool) []string {
 			return r.Values
 		}
 	}
-	var out []string
-	for _, g := range in.Groups {
-		if slices.Contains(p.NodeGroups, g.Name) {
-			out = append(out, g.Zones...)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return zonesOf(in, p)
 }
 
 // volumeZones are the zones that the volume can be reached from; none where one of its terms names no zone.

@@ -25,9 +25,6 @@ import (
 	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
-// nonRoot is the user and group that distroless images call nonroot.
-const nonRoot = 65532
-
 // canaryName names the canary's NodePool and pod. It is a label's value too, so at most 63 characters.
 func canaryName(pool string) string {
 	const prefix, limit, digest = "castoff-canary-", 63, 8
@@ -89,7 +86,7 @@ func canaryNodePool(pool, class string, from *karpv1.NodePool, owner metav1.Owne
 // canaryPod asks for next to nothing, so that the smallest node will do, and is allowed next to nothing.
 func (c *Client) canaryPod(pool string, owner metav1.OwnerReference) *corev1.Pod {
 	small := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
-	return &corev1.Pod{
+	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       c.options.CastoffNamespace,
 			Name:            canaryName(pool),
@@ -99,15 +96,7 @@ func (c *Client) canaryPod(pool string, owner metav1.OwnerReference) *corev1.Pod
 		Spec: corev1.PodSpec{
 			NodeSelector:                  map[string]string{karpv1.NodePoolLabelKey: canaryName(pool)},
 			Tolerations:                   []corev1.Toleration{{Key: v1alpha1.TaintCanary, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
-			AutomountServiceAccountToken:  ptr.To(false),
-			EnableServiceLinks:            ptr.To(false),
 			TerminationGracePeriodSeconds: ptr.To[int64](1),
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot:   ptr.To(true),
-				RunAsUser:      ptr.To[int64](nonRoot),
-				RunAsGroup:     ptr.To[int64](nonRoot),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
 			Containers: []corev1.Container{{
 				Name:  "canary",
 				Image: c.options.CanaryImage,
@@ -116,14 +105,11 @@ func (c *Client) canaryPod(pool string, owner metav1.OwnerReference) *corev1.Pod
 					Requests: small,
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 				},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: ptr.To(false),
-					ReadOnlyRootFilesystem:   ptr.To(true),
-					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
 			}},
 		},
 	}
+	kubeapi.Restrict(&out.Spec)
+	return out
 }
 
 func canaryLabels(pool string, owner metav1.OwnerReference) map[string]string {

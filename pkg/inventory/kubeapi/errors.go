@@ -1,4 +1,5 @@
-// Package kubeapi says what an answer of the Kubernetes API asks of the caller, in one way for every port.
+// Package kubeapi says what an answer of the Kubernetes API asks of the caller, and what a pod's status says, in one way for every
+// port.
 package kubeapi
 
 import (
