@@ -187,14 +187,15 @@ type Strategy struct {
 	// will move make Karpenter launch what is needed, and each is swapped for a moved pod. EvictFirst: the evicted pods themselves
 	// make Karpenter launch, and wait for it.
 	// +optional
-	// +kubebuilder:default=EvictFirst
+	// +kubebuilder:default=WarmFirst
 	Capacity CapacityStrategy `json:"capacity,omitempty"`
 	// surge says for which Deployments a new pod is Ready before the old one goes: castoff restarts them in place of evicting their
 	// pods, as kubectl rollout restart does, once for a migration. Singletons: those with one replica. All: those with any number.
 	// Either way only where the Deployment's own strategy comes to maxUnavailable 0, and its pods have no host port and no volume
-	// that one node alone can have. castoff needs the right to patch Deployments for it (chart value drain.surge).
+	// that one node alone can have. castoff needs the right to patch Deployments for it, which its chart gives unless the value
+	// drain.surge is false; without it the pods are evicted, and that is said. None: all pods are evicted.
 	// +optional
-	// +kubebuilder:default=None
+	// +kubebuilder:default=Singletons
 	Surge SurgeStrategy `json:"surge,omitempty"`
 	// waves says how many pools change hands at once. Single: all of them.
 	// +optional
@@ -214,7 +215,10 @@ type Strategy struct {
 	// +kubebuilder:default=Wait
 	OnTimeout TimeoutPolicy `json:"onTimeout,omitempty"`
 	// loadBalancerSeconds is for how long an instance stays at least after its node was taken out of load balancers, which is when
-	// its drain begins. For requests that last longer set it to the target groups' deregistration delay.
+	// its drain begins. It is a number and is not worked out: what a load balancer does to open requests is an attribute of its target
+	// groups (deregistration_delay.timeout_seconds, 300 by default), and to read that castoff would need rights in Elastic Load
+	// Balancing that it needs for nothing else. The default is enough for the node to leave the rotation and for short requests; for
+	// longer ones set it to the target groups' delay, and to 0 where no load balancer has the nodes as targets.
 	// +optional
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=0
