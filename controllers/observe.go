@@ -52,6 +52,8 @@ type Observer struct {
 	NodeGroupsOf func(cluster string) NodeGroups
 	// Engine is how the built-in engine is installed; cluster, queue and home are filled in.
 	Engine helm.Engine
+	// Rights asks what castoff itself may do in the cluster; nil where who looks is not castoff.
+	Rights client.Writer
 	// RolesBoundary is the ARN of the permissions boundary of the roles that castoff makes; empty: none.
 	RolesBoundary string
 
@@ -64,6 +66,7 @@ type Observer struct {
 	release      memo[inventory.Engine]
 	permissions  memo[[]inventory.Permission]
 	policies     memo[[]string]
+	restarts     memo[bool] // denied
 	surroundings memo[inventory.Surroundings]
 	network      memo[inventory.PodNetwork]
 	tagged       memo[[]inventory.SecurityGroup]
@@ -376,7 +379,7 @@ func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan
 		ClusterName: m.Spec.ClusterName, ClusterFound: true, Cluster: w.Cluster, Groups: w.Groups, Nodes: w.Nodes,
 		Autoscalers: w.Autoscalers, Engine: w.Engine, Identity: w.Identity, Permissions: permissions, Workloads: workloads,
 		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings, CheckedElsewhere: plan.Checks,
-		Surroundings: surroundings, Strategy: m.Spec.Strategy, EngineVersion: engineVersion(m, w.Engine), Snapshot: w.Snapshot,
+		Surroundings: surroundings, Strategy: m.Spec.Strategy, NoRestarts: o.noRestarts(ctx, m.Spec.Strategy), EngineVersion: engineVersion(m, w.Engine), Snapshot: w.Snapshot,
 	}, m.Spec.AcceptedRisks)
 	return nil
 }

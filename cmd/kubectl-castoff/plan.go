@@ -88,7 +88,7 @@ func (o planOptions) migration(ctx context.Context, stdin io.Reader) (*v1alpha1.
 	if m.Spec.ClusterName == "" {
 		return nil, fmt.Errorf("%s names no cluster: set spec.clusterName", o.file)
 	}
-	if err := validate(ctx, b); err != nil {
+	if m, err = admit(ctx, b); err != nil {
 		return nil, fmt.Errorf("the API server would refuse the Migration %s: %w", o.file, err)
 	}
 	// What would happen is what happens when it goes on: a paused Migration does nothing, not even its preflight. And a status in

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -40,9 +41,8 @@ func planned(ctx context.Context, c client.Client, cluster string) (m *v1alpha1.
 	if err != nil {
 		return nil, nil, unreadable(err)
 	}
-	m = &v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "plan"}, Spec: v1alpha1.MigrationSpec{ClusterName: cluster}}
-	if len(all) == 0 {
-		return m, nil, nil
+	if m, err = bare(ctx, cluster); err != nil || len(all) == 0 {
+		return m, nil, err
 	}
 	found := all[0]
 	live = &of{Name: found.Name, Phase: found.Status.Phase, Begun: begun(found)}
@@ -54,6 +54,21 @@ func planned(ctx context.Context, c client.Client, cluster string) (m *v1alpha1.
 	}
 	m.Spec.Paused = false
 	return m, live, nil
+}
+
+// bare is a Migration of which nothing was said but its cluster: all else is the API's defaults.
+func bare(ctx context.Context, cluster string) (*v1alpha1.Migration, error) {
+	b, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Migration", "metadata": map[string]any{"name": "plan"}, "spec": map[string]any{"clusterName": cluster},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing a Migration of cluster %s: %w", cluster, err)
+	}
+	m, err := admit(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("planning for cluster %q: %w", cluster, err)
+	}
+	return m, nil
 }
 
 // migrationsOf are the cluster's, the one that acts first: one that has begun, one that may begin, one that is at its end.

@@ -364,6 +364,32 @@ func TestMigrationsOfAreInTurn(t *testing.T) {
 	}
 }
 
+// A plan is of what the API server would store: with nothing said it warns of no singleton that castoff would surge.
+func TestPlanHasTheDefaultsOfTheAPI(t *testing.T) {
+	for name, tc := range map[string]struct{ reason, strategy, capacity, surge string }{
+		"NoFile":    {"a plan of a cluster is of what five lines would do", "", "WarmFirst", "Singletons"},
+		"NotSaid":   {"so is that of a file which says nothing", ", strategy: {waves: Single}", "WarmFirst", "Singletons"},
+		"Otherwise": {"what it says stays", ", strategy: {capacity: EvictFirst, surge: None}", "EvictFirst", "None"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := bare(t.Context(), "prod")
+			if tc.strategy != "" {
+				m, err = planOptions{file: "-"}.migration(t.Context(), strings.NewReader("apiVersion: castoff.sh/v1alpha1\nkind: Migration\nmetadata: {name: prod}\nspec: {clusterName: prod"+tc.strategy+"}\n"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := m.Spec.Strategy
+			if string(got.Capacity) != tc.capacity || string(got.Surge) != tc.surge || got.MaxUnavailableNodes.String() != "10%" || *got.SoakSeconds != 600 || got.TimeoutSeconds != 900 {
+				t.Errorf("%s: %+v", tc.reason, got)
+			}
+			if m.Spec.ClusterName != "prod" || m.Name == "" {
+				t.Errorf("%s: %s of cluster %q", tc.reason, m.Name, m.Spec.ClusterName)
+			}
+		})
+	}
+}
+
 // What the API server would refuse is no plan: before castoff is installed, nothing else would say so.
 func TestPlanRefusesWhatTheAPIServerRefuses(t *testing.T) {
 	cases := map[string]struct{ spec, want string }{ // want is a part of the message
@@ -379,7 +405,7 @@ func TestPlanRefusesWhatTheAPIServerRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := validate(t.Context(), []byte("apiVersion: castoff.sh/v1alpha1\nkind: Migration\nmetadata: {name: prod}\nspec: {"+tc.spec+"}\n"))
+			_, err := admit(t.Context(), []byte("apiVersion: castoff.sh/v1alpha1\nkind: Migration\nmetadata: {name: prod}\nspec: {"+tc.spec+"}\n"))
 			if (err == nil) != (tc.want == "") || !strings.Contains(message(err), tc.want) || strings.Contains(message(err), "[]") {
 				t.Errorf("want %q, got %v", tc.want, err)
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
@@ -19,28 +20,42 @@ import (
 	"github.com/castoff-sh/castoff/charts"
 )
 
-// validate judges a Migration, as YAML, by its definition, as the API server does when it is created: the schema, the keys of its
-// lists, and the rules between fields. It asks no cluster: castoff need not be installed for it. The error names every field.
-func validate(ctx context.Context, manifest []byte) error {
+// admit judges a Migration, as YAML, by its definition, as the API server does when it is created: the schema, the keys of its
+// lists, and the rules between fields. It returns what the API server would store: the Migration with its defaults and without a
+// status. It asks no cluster: castoff need not be installed for it. The error names every field.
+func admit(ctx context.Context, manifest []byte) (*v1alpha1.Migration, error) {
+	o, err := judged(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	m := &v1alpha1.Migration{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, m); err != nil {
+		return nil, fmt.Errorf("reading the Migration: %w", err)
+	}
+	return m, nil
+}
+
+// judged is the manifest with its defaults, as JSON has it.
+func judged(ctx context.Context, manifest []byte) (map[string]any, error) {
 	props, err := migrationSchema()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	structural, err := schema.NewStructural(props)
 	if err != nil {
-		return fmt.Errorf("reading the definition of a Migration: %w", err)
+		return nil, fmt.Errorf("reading the definition of a Migration: %w", err)
 	}
 	validator, _, err := validation.NewSchemaValidator(props)
 	if err != nil {
-		return fmt.Errorf("reading the definition of a Migration: %w", err)
+		return nil, fmt.Errorf("reading the definition of a Migration: %w", err)
 	}
 	b, err := yaml.YAMLToJSON(manifest)
 	if err != nil {
-		return fmt.Errorf("reading the Migration: %w", err)
+		return nil, fmt.Errorf("reading the Migration: %w", err)
 	}
 	var o map[string]any
 	if err := json.Unmarshal(b, &o); err != nil { // Kubernetes' own: whole numbers are no floats, which the rules tell apart
-		return fmt.Errorf("reading the Migration: %w", err)
+		return nil, fmt.Errorf("reading the Migration: %w", err)
 	}
 	delete(o, "status") // the API server drops it
 	defaulting.Default(o, structural)
@@ -50,7 +65,7 @@ func validate(ctx context.Context, manifest []byte) error {
 		broken, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(ctx, nil, structural, o, nil, celconfig.RuntimeCELCostBudget)
 		errs = append(errs, broken...)
 	}
-	return errs.ToAggregate()
+	return o, errs.ToAggregate()
 }
 
 // migrationSchema is the schema of the one version that is planned for.

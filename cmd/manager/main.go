@@ -92,9 +92,9 @@ func serve(ctx context.Context, mgr manager.Manager, namespace string) error {
 	if err != nil {
 		return err
 	}
-	observer.RolesBoundary = env("ROLES_PERMISSIONS_BOUNDARY", "")
+	observer.RolesBoundary, observer.Rights = env("ROLES_PERMISSIONS_BOUNDARY", ""), mgr.GetClient()
 	r := &controllers.Reconciler{
-		Observer: observer, Recorder: mgr.GetEventRecorder("castoff"), Options: controllers.Options{Namespace: namespace},
+		Observer: observer, Recorder: mgr.GetEventRecorder("castoff"), Options: controllers.Options{Namespace: namespace, NodesAtOnce: 8},
 	}
 	if err := r.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)

@@ -36,9 +36,7 @@ type shifted struct {
 // castoff migrates the scene. errNoSurge says that its API has no such surge.
 func (b *Bench) castoff(ctx context.Context, s size, surge string) (shifted, error) {
 	var out shifted
-	stage := s.stage("")
-	stage.Surge = surge != ""
-	scene, err := harbor.Start(ctx, b.options(stage))
+	scene, err := harbor.Start(ctx, b.options(s.stage("")))
 	if err != nil {
 		return out, err
 	}

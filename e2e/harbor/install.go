@@ -9,9 +9,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
-// installCastoff is `helm install castoff charts/castoff -n castoff-system --create-namespace`, on the home. With surge it may
-// restart Deployments.
-func installCastoff(ctx context.Context, kubeconfig, chartDir string, surge bool) error {
+// installCastoff is `helm install castoff charts/castoff -n castoff-system --create-namespace`, on the home.
+func installCastoff(ctx context.Context, kubeconfig, chartDir string) error {
 	chart, err := loader.Load(chartDir)
 	if err != nil {
 		return fmt.Errorf("loading castoff's chart from %s: %w", chartDir, err)
@@ -23,9 +22,6 @@ func installCastoff(ctx context.Context, kubeconfig, chartDir string, surge bool
 	install := action.NewInstall(cfg)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = "castoff", CastoffNamespace, true
 	values := map[string]any{"nodeSelector": map[string]any{"eks.amazonaws.com/nodegroup": Home}}
-	if surge {
-		values["drain"] = map[string]any{"surge": true}
-	}
 	if _, err := install.RunWithContext(ctx, chart, values); err != nil {
 		return fmt.Errorf("installing castoff's chart: %w", err)
 	}

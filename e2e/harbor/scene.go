@@ -43,8 +43,6 @@ type Stage struct {
 	Judgement watcher.Config
 	// Quiet leaves out the evening peak, which castoff's installation comes with otherwise.
 	Quiet bool
-	// Surge lets castoff restart Deployments.
-	Surge bool
 }
 
 // usual is the scene as it is shown.
@@ -170,7 +168,7 @@ func (s *Scene) InstallCastoff(ctx context.Context) error {
 		}
 	}
 	s.Say("helm install castoff %s", s.options.Chart)
-	if err := installCastoff(ctx, s.Lab.Kubeconfig, s.options.Chart, s.options.Stage.Surge); err != nil {
+	if err := installCastoff(ctx, s.Lab.Kubeconfig, s.options.Chart); err != nil {
 		return err
 	}
 	return awaitDeployment(ctx, s.Client, CastoffNamespace, "castoff")

@@ -199,13 +199,13 @@ func TestRightsFollowValues(t *testing.T) {
 	}
 }
 
-// TestSurgeIsARight: to patch every Deployment is to run anything, so it is given only to those who ask for it.
+// TestSurgeIsARight: to patch every Deployment is to run anything. The defaults need it, and whoever does not want it has one value to set.
 func TestSurgeIsARight(t *testing.T) {
 	for name, tc := range map[string]struct {
 		values map[string]any
 		want   bool
 	}{
-		"Default": {nil, false},
+		"Default": {nil, true},
 		"Off":     {map[string]any{"drain": map[string]any{"surge": false}}, false},
 		"On":      {map[string]any{"drain": map[string]any{"surge": true}}, true},
 	} {

@@ -14,6 +14,7 @@ import (
 const (
 	CheckDoNotDisrupt    = "DoNotDisrupt"
 	CheckSafeToEvict     = "SafeToEvict"
+	CheckSurgeNotAllowed = "SurgeNotAllowed"
 	CheckSingleton       = "Singleton"
 	CheckAutoscaledToOne = "AutoscaledToOne"
 )
@@ -71,10 +72,39 @@ func notSafeToEvict(in Input) []inventory.Finding {
 	return out
 }
 
+// surges says that the strategy asks for restarts in place of evictions.
+func (in Input) surges() bool {
+	return in.Strategy.Surge != "" && in.Strategy.Surge != v1alpha1.SurgeNone
+}
+
+// surgeNotAllowed: who counts on a surge that castoff may not make learns of it when the pod is away. So it is said before, once, with
+// the workloads that it is about.
+func surgeNotAllowed(in Input) []inventory.Finding {
+	if !in.surges() || !in.NoRestarts {
+		return nil
+	}
+	claims := indexClaims(in.Workloads.Claims)
+	var names []string
+	for _, w := range in.workloads {
+		if len(w.pods) > 0 && w.canSurge(claims) && (in.Strategy.Surge == v1alpha1.SurgeAll || w.controller.Replicas == 1) {
+			names = append(names, w.object())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []inventory.Finding{warn(CheckSurgeNotAllowed, castoffsRole, fmt.Sprintf(
+		"strategy.surge is %s, and castoff may not patch Deployments, so it evicts the pods of these as usual, without a new one first: %s. Install its chart with drain.surge: true; or set strategy.surge: None, if that is what you want.",
+		in.Strategy.Surge, three(names)))}
+}
+
+// castoffsRole is what castoff's rights in the cluster are in.
+const castoffsRole = "clusterrole/castoff"
+
 // singletons: the one pod of a workload is away from its eviction until the new one is Ready. That is found out by whoever uses it.
 func singletons(in Input) []inventory.Finding {
 	claims := indexClaims(in.Workloads.Claims)
-	surging := in.Strategy.Surge != "" && in.Strategy.Surge != v1alpha1.SurgeNone
+	surging := in.surges() && !in.NoRestarts
 	var out []inventory.Finding
 	for _, n := range byPool(in.workloads, moves(func(w *workload) bool {
 		return w.controller != nil && w.controller.Replicas == 1 && w.serves() && !(surging && w.canSurge(claims))
@@ -92,7 +122,7 @@ func (w *workload) serves() bool {
 
 // canSurge says whether a second pod of the workload can run beside the first: castoff asks its Deployment for it then.
 func (w *workload) canSurge(claims claimIndex) bool {
-	if w.kind != kindDeployment || !w.controller.KeepsAll || len(w.shape.HostPorts) > 0 {
+	if w.kind != kindDeployment || w.controller == nil || !w.controller.KeepsAll || len(w.shape.HostPorts) > 0 {
 		return false
 	}
 	for _, p := range w.pods {

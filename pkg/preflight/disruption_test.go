@@ -24,6 +24,9 @@ func surging(s v1alpha1.SurgeStrategy) func(*Input) {
 	return func(in *Input) { in.Strategy.Surge = s }
 }
 
+// mayNotRestart: castoff's role lacks the right.
+func mayNotRestart(in *Input) { in.NoRestarts = true }
+
 func TestDoNotDisrupt(t *testing.T) {
 	say := func(workload, note, nodes string) inventory.Finding {
 		return of(workload, warns(CheckDoNotDisrupt, workload, "general", "Its pods ask to be left alone ("+note+"), so castoff waits with "+nodes+" until they end. Take the annotation off the pods when they may move; or accept DoNotDisrupt for it, and they go once a drain has lasted strategy.timeoutSeconds."))
@@ -105,6 +108,7 @@ func TestSingleton(t *testing.T) {
 		"StatefulSet": {"its next pod has the name of the first: it cannot run beside it", sound(its("StatefulSet"), one("StatefulSet"), surging(surgeSingletons)), say("statefulset/shop/web")},
 		"Deployment":  {"castoff starts the new pod first", sound(its(kindDeployment), one(kindDeployment), surging(surgeSingletons)), nil},
 		"NoSurge":     {"unless nobody asked for that", sound(its(kindDeployment), one(kindDeployment), surging(v1alpha1.SurgeNone)), say("deployment/shop/web")},
+		"NotAllowed":  {"nor where castoff may not", sound(its(kindDeployment), one(kindDeployment), surging(surgeSingletons), mayNotRestart), say("deployment/shop/web")},
 		"Recreate":    {"its strategy takes the old pod away first", sound(its(kindDeployment), one(kindDeployment, func(c *inventory.Controller) { c.KeepsAll = false }), surging(surgeSingletons)), say("deployment/shop/web")},
 		"Volume": {"a volume of one node has to leave the old pod first",
 			sound(its(kindDeployment, using("data")), claims(claim("data")), one(kindDeployment), surging(surgeSingletons)), say("deployment/shop/web")},
@@ -114,6 +118,37 @@ func TestSingleton(t *testing.T) {
 		"Job":          {"nobody waits on the line for a Job", sound(its("Job"), one("Job")), nil},
 		"Elsewhere":    {"who does not move is not away", sound(pods(pod("web-1", madeBy("StatefulSet", "web"), on("home"))), one("StatefulSet")), nil},
 		"Custom":       {"how many a custom resource wants is not known", sound(pods(pod("pg-1", madeBy("Cluster", "pg")))), nil},
+	})
+}
+
+func TestSurgeNotAllowed(t *testing.T) {
+	say := func(surge, names string) []inventory.Finding {
+		return []inventory.Finding{warns(CheckSurgeNotAllowed, "clusterrole/castoff", "", "strategy.surge is "+surge+", and castoff may not patch Deployments, so it evicts the pods of these as usual, without a new one first: "+names+
+			". Install its chart with drain.surge: true; or set strategy.surge: None, if that is what you want.")}
+	}
+	of := func(replicas int32, change ...func(*inventory.Controller)) func(*Input) {
+		c := inventory.Controller{Kind: kindDeployment, Name: "web", Replicas: replicas, KeepsAll: true}
+		for _, f := range change {
+			f(&c)
+		}
+		return controllers(c)
+	}
+	its := pods(pod("web-1", madeBy(kindDeployment, "web")))
+	testCheck(t, CheckSurgeNotAllowed, map[string]checkCase{
+		"Singleton": {"the one that counts on it is named, and what happens to it", sound(its, of(1), surging(surgeSingletons), mayNotRestart), say("Singletons", "deployment/shop/web")},
+		"All":       {"whoever asked for more hears of more", sound(its, of(3), surging("All"), mayNotRestart), say("All", "deployment/shop/web")},
+		"Three":     {"with Singletons its pods are evicted anyway", sound(its, of(3), surging(surgeSingletons), mayNotRestart), nil},
+		"None":      {"nobody asked for it", sound(its, of(1), surging(v1alpha1.SurgeNone), mayNotRestart), nil},
+		"Allowed":   {"nothing is missing", sound(its, of(1), surging(surgeSingletons)), nil},
+		"Recreate":  {"it could not be surged anyway", sound(its, of(1, func(c *inventory.Controller) { c.KeepsAll = false }), surging(surgeSingletons), mayNotRestart), nil},
+		"AtHome":    {"nor does what stays need it", sound(pods(pod("web-1", madeBy(kindDeployment, "web"), on("home"))), of(1), surging(surgeSingletons), mayNotRestart), nil},
+		"NotListed": {"a pod whose Deployment is gone is nobody's to restart", sound(its, surging(surgeSingletons), mayNotRestart), nil},
+		"ManyOfThem": {"three are named, and the rest counted", sound(func(in *Input) {
+			for _, name := range []string{"a", "b", "c", "d"} {
+				in.Workloads.Controllers = append(in.Workloads.Controllers, inventory.Controller{Kind: kindDeployment, Namespace: "shop", Name: name, Replicas: 1, KeepsAll: true})
+				in.Workloads.Pods = append(in.Workloads.Pods, pod(name+"-1", madeBy(kindDeployment, name)))
+			}
+		}, surging(surgeSingletons), mayNotRestart), say("Singletons", "deployment/shop/a, deployment/shop/b, deployment/shop/c and 1 more")},
 	})
 }
 

@@ -64,6 +64,7 @@ var Names = []string{
 	CheckStoredVersions,
 	CheckSubnetFull,
 	CheckSubnetGone,
+	CheckSurgeNotAllowed,
 	CheckTerminateSuspended,
 	CheckTerminationHandler,
 	CheckToleratesFence,

@@ -34,6 +34,8 @@ type Input struct {
 	Snapshot *inventory.Snapshot
 	// Strategy is the Migration's: how many nodes may be on their way at once.
 	Strategy v1alpha1.Strategy
+	// NoRestarts says that castoff may not restart Deployments; false where that was not asked.
+	NoRestarts bool
 	// EngineVersion is the version of Karpenter that is to run; empty: not known, and not checked.
 	EngineVersion string
 	// Resolved are findings that were made on the way: pools that name nothing, a translation that failed.
@@ -64,7 +66,7 @@ var checks = []check{
 	budgetNeverAllows, budgetUnhealthy, twoBudgets, barePods,
 	localVolumes, zonalVolumes, singleNodeVolumes, emptyDirs, hostPaths,
 	unserved, topologyKeys, daemonSetsMissing, daemonSetRoom, daemonSetPriority,
-	doNotDisrupt, notSafeToEvict, singletons, autoscaledToOne,
+	doNotDisrupt, notSafeToEvict, surgeNotAllowed, singletons, autoscaledToOne,
 	hostPorts, noRequests, toleratesFence, expendablePods, otherSchedulers,
 	webhooks, otherEvictors, terminationHandlers, pendingPods,
 }
