@@ -37,7 +37,7 @@ demo: build-lab ## A whole migration in a local lab, with a report; KEEP=1 leave
 	@exec bin/lab demo $(if $(filter-out 0,$(KEEP)),--keep)
 
 .PHONY: test
-test: build-lab test-unit test-api test-crash test-migration ## Unit, ports, API, crash tests, and one whole migration in the lab
+test: build-lab test-unit test-prometheus test-api test-crash test-migration ## Unit, ports, API, crash tests, and one whole migration in the lab
 
 ##@ Build
 
@@ -104,6 +104,11 @@ test-unit: ## Pure packages, simulator and commands, with the race detector
 	@$(GO_TEST_RACE) $(FLAGS) $(unit_packages)
 	@$(GO_TEST) $(FLAGS) $(ENGINE_PACKAGES)
 
+.PHONY: test-prometheus
+test-prometheus: ## Gates against a real Prometheus, and the chart's alert rules in its rule engine; a minute and a half to build at first
+	@echo "==> test: Prometheus"
+	@cd e2e/prometheus && $(GO_TEST) $(FLAGS) ./...
+
 .PHONY: test-api
 test-api: bin/etcd bin/kube-apiserver bin/kubectl ## The API's rules and the Kubernetes ports, against a real API server
 	@echo "==> test: API and ports"
@@ -156,7 +161,7 @@ bench-scale: build-lab ## castoff alone on a large cluster, against its budgets;
 
 ##@ Verify
 
-MODULES := . tools e2e/tools
+MODULES := . tools e2e/tools e2e/prometheus
 
 .PHONY: verify
 verify: verify-tidy verify-generated vet lint test-lint-rules licenses ## Stale generated files, untidy modules, vet, lint, licences
@@ -176,6 +181,7 @@ vet: ## go vet
 	@echo "==> verify: go vet"
 	@$(GO) vet -tags lab,long ./...
 	@cd tools && $(GO) vet ./...
+	@cd e2e/prometheus && $(GO) vet ./...
 
 LINT := bin/tools/golangci-lint run --allow-serial-runners --concurrency 2 --show-stats=false
 
