@@ -18,6 +18,8 @@ type Decision struct {
 	Blockers []v1alpha1.Blocker
 	Pools    []v1alpha1.PoolStatus
 	Waves    []v1alpha1.WaveStatus
+	// Serving is who scales each pool at this look, for the record of who did when.
+	Serving []PoolServing
 	// Operations is the ledger with the Actions' entries opened; it is written before the first of them is made.
 	Operations []v1alpha1.Operation
 	// Conditions are all of them, without times.

@@ -51,6 +51,7 @@ func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
 	d.Operations = led
 	d.Pools = poolStatuses(l)
 	d.Waves = waveStatuses(l)
+	d.Serving = serving(l)
 	d.ETA = estimate(l, d.Pools)
 	d.Blockers = since(d.Blockers, m.Status.Blockers, now)
 	d.Conditions = conditions(l, d)
