@@ -140,6 +140,13 @@ rollback-report: build-lab ## Of the long suite: there and back, with pauses and
 	@$(GO_TEST) -tags lab,long -p 1 -count 1 -timeout 60m -v -run '^TestWayBack$$' $(FLAGS) ./e2e/tests
 	@cat bin/rollback-report.json
 
+.PHONY: handover-report
+handover-report: build-lab ## Of the long suite: 24 changes of hands and as many back, with 14 and with 200 legacy nodes, and how long pools are without a scaler
+	@echo "==> test: hand-overs in the lab"
+	@mkdir -p bin && rm -f bin/handover-report.json
+	@$(GO_TEST) -tags lab,long -p 1 -count 1 -timeout 60m -v -run '^TestHandOver$$' $(FLAGS) ./e2e/tests
+	@cat bin/handover-report.json
+
 .PHONY: bench-pure
 bench-pure: ## Benchmarks of the pure packages, and of reading and judging 1,000 nodes, which fails over its budget
 	@$(GO_TEST) -run '^$$' -bench . -benchmem $(FLAGS) ./pkg/... ./controllers
