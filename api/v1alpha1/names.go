@@ -78,3 +78,6 @@ const LeaseIdentity = "castoff"
 
 // Finalizer on a Migration from its snapshot on: deleted, it first comes to rest as a paused one does.
 const Finalizer = "castoff.sh/rest"
+
+// AnnotationFences on a legacy node counts how often castoff fenced it: more than once, and somebody opened it.
+const AnnotationFences = "castoff.sh/fences"

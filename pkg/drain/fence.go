@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,9 +34,11 @@ func (d *Drainer) Mark(ctx context.Context, node, pool string) error {
 
 // Fence keeps new pods off the node once Karpenter serves its pool, in one patch that fails if the node changed meanwhile:
 // labels, a cordon, and the marker taint. A cordon that is somebody else's stays so. Cordoned nodes still run DaemonSets.
+// How often it was done is counted on the node.
 // A node that is gone needs no fence.
 func (d *Drainer) Fence(ctx context.Context, node, pool string) error {
 	return d.patch(ctx, node, func(n *corev1.Node) {
+		before := n.DeepCopy()
 		n.Labels = with(n.Labels, v1alpha1.LabelPool, pool)
 		n.Labels = with(n.Labels, v1alpha1.LabelScaler, v1alpha1.ScalerKarpenter)
 		cordon(n)
@@ -44,6 +47,10 @@ func (d *Drainer) Fence(ctx context.Context, node, pool string) error {
 			effect = corev1.TaintEffectNoSchedule // a node that is drained is fenced harder, and stays so
 		}
 		n.Spec.Taints = withLegacyTaint(n.Spec.Taints, effect)
+		if !equality.Semantic.DeepEqual(before, n) {
+			fences, _ := strconv.Atoi(n.Annotations[v1alpha1.AnnotationFences]) // what is no number is nobody's count
+			n.Annotations = with(n.Annotations, v1alpha1.AnnotationFences, strconv.Itoa(fences+1))
+		}
 	})
 }
 

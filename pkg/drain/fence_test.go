@@ -53,7 +53,7 @@ var (
 	fenceLabels = map[string]string{"castoff.sh/pool": "general", "castoff.sh/scaler": "karpenter"}
 	fenced      = shape{
 		Labels:        fenceLabels,
-		Annotations:   map[string]string{"castoff.sh/cordoned-by": "castoff"},
+		Annotations:   map[string]string{"castoff.sh/cordoned-by": "castoff", "castoff.sh/fences": "1"},
 		Taints:        []corev1.Taint{softTaint},
 		Unschedulable: true,
 	}
@@ -97,11 +97,17 @@ func TestNodeIntents(t *testing.T) {
 		"FenceOfACordonedNode": {
 			reason: "a cordon that is somebody else's stays theirs", act: fence,
 			have: shape{Unschedulable: true},
-			want: shape{Labels: fenceLabels, Taints: []corev1.Taint{softTaint}, Unschedulable: true},
+			want: shape{Labels: fenceLabels, Annotations: map[string]string{"castoff.sh/fences": "1"}, Taints: []corev1.Taint{softTaint}, Unschedulable: true},
 		},
 		"FenceAgainAfterSomebodyUncordoned": {
-			reason: "the fence is the cordon", act: fence,
-			have: shape{Labels: fenceLabels, Annotations: fenced.Annotations, Taints: fenced.Taints}, want: fenced,
+			reason: "the fence is the cordon, and how often it was closed is counted", act: fence,
+			have: shape{Labels: fenceLabels, Annotations: fenced.Annotations, Taints: fenced.Taints},
+			want: shape{Labels: fenceLabels, Annotations: with(fenced.Annotations, "castoff.sh/fences", "2"), Taints: fenced.Taints, Unschedulable: true},
+		},
+		"FenceTwice": {reason: "a repetition counts for nothing", act: fence, have: fenced, want: fenced},
+		"FenceOfNoNumber": {
+			reason: "what is no number is nobody's count", act: fence,
+			have: shape{Annotations: map[string]string{"castoff.sh/fences": "many"}}, want: fenced,
 		},
 		"FenceOfAnOtherValue": {
 			reason: "one taint of that key, as Cluster Autoscaler's templates need it", act: fence,

@@ -28,6 +28,7 @@ func (d *Drainer) Release(ctx context.Context, node string) error {
 			delete(n.Annotations, v1alpha1.AnnotationExcludedBy)
 		}
 		delete(n.Annotations, v1alpha1.AnnotationDraining)
+		delete(n.Annotations, v1alpha1.AnnotationFences)
 		delete(n.Annotations, v1alpha1.AnnotationWarmed)
 		delete(n.Labels, v1alpha1.LabelScaler)
 		if _, karpenters := n.Labels[karpv1.NodePoolLabelKey]; !karpenters { // those have it from their NodePool

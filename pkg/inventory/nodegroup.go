@@ -56,6 +56,11 @@ type NodeGroup struct {
 	RetainsInstances bool `json:"retainsInstances,omitempty"`
 	// InstanceRefresh is the status of a refresh that has not ended, else empty.
 	InstanceRefresh string `json:"instanceRefresh,omitempty"`
+	// InstanceRefreshHeld is the status and id of a refresh that has not ended while the process InstanceRefresh is suspended, so that
+	// it replaces nothing; looked at every minute or so.
+	InstanceRefreshHeld string `json:"-"`
+	// ScalingCause is what Auto Scaling says of why an instance came, for people to read; empty while none has come since the first look.
+	ScalingCause string `json:"-"`
 	// LaunchError is the message of the last scaling activity when that failed, for people to read.
 	LaunchError string `json:"launchError,omitempty"`
 }

@@ -230,6 +230,8 @@ const (
 	kindInstallCRDs            = "InstallCRDs"
 	kindInstallEngine          = "InstallEngine"
 	kindSuspendProcesses       = "SuspendProcesses"
+	kindSuspendLaunch          = "SuspendLaunch" // of its own, for castoff suspends it later than the others
+	kindResumeLaunch           = "ResumeLaunch"
 	kindSetRebalance           = "SetRebalance"
 	kindSetLifetime            = "SetLifetime"
 	kindStopAutoscaler         = "StopAutoscaler"
@@ -280,6 +282,9 @@ func (InstallEngine) Entry() (kind, target, detail string) { return kindInstallE
 
 // Entry implements Ledgered.
 func (a SuspendProcesses) Entry() (kind, target, detail string) {
+	if len(a.Processes) == 1 && a.Processes[0] == processLaunch {
+		return kindSuspendLaunch, a.Group, processLaunch
+	}
 	return kindSuspendProcesses, a.Group, strings.Join(a.Processes, separator)
 }
 
@@ -329,6 +334,9 @@ func (a PutScheduledActions) Entry() (kind, target, detail string) {
 
 // Entry implements Ledgered.
 func (a ResumeProcesses) Entry() (kind, target, detail string) {
+	if len(a.Processes) == 1 && a.Processes[0] == processLaunch {
+		return kindResumeLaunch, a.Group, processLaunch
+	}
 	return kindResumeProcesses, a.Group, strings.Join(a.Processes, separator)
 }
 

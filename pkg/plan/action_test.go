@@ -29,7 +29,7 @@ func TestEntries(t *testing.T) {
 		"Start":        {"as many as it had", StartAutoscaler{Autoscaler: anAutoscaler("ca"), Replicas: 2}, "StartAutoscaler/kube-system/ca 2"},
 		"Enable":       {"by the group's own name", EnablePolicies{Recorded: g, Names: []string{"out", "in"}}, "EnablePolicies/eks-batch out:in"},
 		"Put":          {"by name; what they are is in the snapshot", PutScheduledActions{Group: "eks-batch", Actions: []inventory.ScheduledAction{{Name: "night"}, {Name: "day"}}}, "PutScheduledActions/eks-batch night:day"},
-		"Resume":       {"by name", ResumeProcesses{Group: "eks-batch", Processes: []string{"Launch"}}, "ResumeProcesses/eks-batch Launch"},
+		"Resume":       {"by name", ResumeProcesses{Group: "eks-batch", Processes: []string{"Launch", "AZRebalance"}}, "ResumeProcesses/eks-batch Launch:AZRebalance"},
 		"Uninstall":    {"as its installation: one after the other", UninstallEngine{}, "UninstallEngine/engine "},
 		"RemoveCRDs":   {"as their installation", RemoveCRDs{}, "RemoveCRDs/engine "},
 		"RemoveQueue":  {"as its making", RemoveInterruption{}, "RemoveInterruption/interruption "},

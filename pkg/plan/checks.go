@@ -20,4 +20,5 @@ var Checks = []string{
 	CheckNodeRoleShared,
 	CheckPoolsNotNamed,
 	CheckQueueConflict,
+	CheckRefreshHeld,
 }

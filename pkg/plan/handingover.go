@@ -48,7 +48,7 @@ func handingOver(led *ledger, l look) outcome {
 	}
 	for _, p := range l.pools {
 		for _, g := range p.groups {
-			quietProcessesOf(&o, g)
+			quietProcessesOf(&o, *led, l, g)
 		}
 	}
 	if !o.idle() {
@@ -62,11 +62,12 @@ func handingOver(led *ledger, l look) outcome {
 		releaseNodes(&o, *led, l.now, karpenterNodes(l, p)) // cordoned on a way back that was broken off
 	}
 	fence(&o, l)
+	tellLate(&o, l)
 	o.done = o.idle()
 	return o
 }
 
-func quietProcessesOf(o *outcome, g inventory.NodeGroup) {
+func quietProcessesOf(o *outcome, led ledger, l look, g inventory.NodeGroup) {
 	var missing []string
 	for _, p := range quietProcesses {
 		if !slices.Contains(g.SuspendedProcesses, p) {
@@ -75,11 +76,11 @@ func quietProcessesOf(o *outcome, g inventory.NodeGroup) {
 	}
 	switch {
 	case len(missing) > 0:
-		o.act(SuspendProcesses{Group: g.AutoScalingGroup, Processes: missing})
+		mend(o, led, l, g, SuspendProcesses{Group: g.AutoScalingGroup, Processes: missing})
 	case g.CapacityRebalance:
-		o.act(SetRebalance{Group: g.AutoScalingGroup, On: false})
+		mend(o, led, l, g, SetRebalance{Group: g.AutoScalingGroup, On: false})
 	case g.MaxInstanceLifetime != 0:
-		o.act(SetLifetime{Group: g.AutoScalingGroup, Seconds: 0})
+		mend(o, led, l, g, SetLifetime{Group: g.AutoScalingGroup, Seconds: 0})
 	}
 }
 
@@ -207,7 +208,7 @@ func fence(o *outcome, l look) {
 			continue
 		}
 		for _, n := range p.nodes {
-			if !fenced(n, p.Name) {
+			if !fenced(n, p.Name) && !reopened(o, n) {
 				o.act(FenceNode{Node: n.Name, Pool: p.Name})
 			}
 		}

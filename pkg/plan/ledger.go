@@ -62,12 +62,12 @@ func (l *ledger) admit(a Ledgered, now time.Time) bool {
 func (l *ledger) record(id, detail string, now time.Time) {
 	start := metav1.NewTime(now)
 	entry := v1alpha1.Operation{ID: id, Detail: detail, Attempts: 1, StartTime: &start}
-	for _, op := range *l {
-		if op.ID == id {
-			entry.Attempts = op.Attempts
-			if op.DoneTime != nil {
-				entry.Attempts++
-			}
+	for i, op := range *l {
+		switch op.ID {
+		case id:
+			entry.Attempts = countAgain(op, detail, now)
+		case undoes(id):
+			(*l)[i].Attempts = 0 // castoff undid it itself; what it was about is still needed
 		}
 	}
 	*l = slices.DeleteFunc(*l, func(op v1alpha1.Operation) bool { return op.ID == id || op.ID == opposite(id) })
@@ -87,13 +87,15 @@ func opposite(id string) string {
 	return ""
 }
 
-// prune makes room for one entry: the oldest one that is not waited for goes, and is not remembered.
+// prune makes room for one entry: the oldest one that is not waited for goes, and is not remembered. What somebody set back is kept
+// for as long as there is another to forget.
 func (l *ledger) prune(now time.Time) {
 	for len(*l) >= ledgerSize {
-		i := slices.IndexFunc(*l, func(op v1alpha1.Operation) bool { return !waits(op, now) && !remembered(op) })
+		i := slices.IndexFunc(*l, func(op v1alpha1.Operation) bool { return !waits(op, now) && !remembered(op) && op.Attempts <= 1 })
 		if i < 0 {
-			i = 0
+			i = slices.IndexFunc(*l, func(op v1alpha1.Operation) bool { return !waits(op, now) && !remembered(op) })
 		}
+		i = max(i, 0)
 		*l = slices.Delete(*l, i, i+1)
 	}
 }
@@ -259,7 +261,7 @@ func visibleOn(g inventory.NodeGroup, op v1alpha1.Operation) bool {
 		})
 	case kindDeleteScheduledActions:
 		return !slices.ContainsFunc(names, func(name string) bool { return hasSchedule(g, name) })
-	case kindSuspendProcesses:
+	case kindSuspendProcesses, kindSuspendLaunch:
 		return g.Suspends(names...)
 	case kindSetRebalance:
 		return op.Detail == strconv.FormatBool(g.CapacityRebalance)
@@ -273,7 +275,7 @@ func visibleOn(g inventory.NodeGroup, op v1alpha1.Operation) bool {
 		return !slices.ContainsFunc(g.ScalingPolicies, func(p inventory.ScalingPolicy) bool { return slices.Contains(names, p.Name) })
 	case kindPutScheduledActions:
 		return !slices.ContainsFunc(names, func(name string) bool { return !hasSchedule(g, name) })
-	case kindResumeProcesses:
+	case kindResumeProcesses, kindResumeLaunch:
 		return !slices.ContainsFunc(g.SuspendedProcesses, func(p string) bool { return slices.Contains(names, p) })
 	case kindSetGroupSize:
 		return op.Detail == sizes(g.Min, g.Max, g.Desired)

@@ -26,7 +26,7 @@ func TestLedgerAdmits(t *testing.T) {
 		want   bool
 	}{
 		"Empty":              {"nothing is under way", nil, suspend, true},
-		"Pending":            {"the same effect is under way", ledger{operation("SuspendProcesses/general", processLaunch, patience-time.Second)}, suspend, false},
+		"Pending":            {"the same effect is under way", ledger{operation("SuspendLaunch/general", processLaunch, patience-time.Second)}, suspend, false},
 		"OtherKindPending":   {"one change of a group at a time, whatever kind it is", ledger{operation("SetGroupSize/general", "0/10/3", 0)}, suspend, false},
 		"OtherGroupPending":  {"another group's change does not hold this one", ledger{operation("SetGroupSize/eks-batch", "0/10/3", 0)}, suspend, true},
 		"Closed":             {"what is seen in the world is over", ledger{closed(operation("SetGroupSize/general", "0/10/3", 0))}, suspend, true},
@@ -60,7 +60,9 @@ func TestLedgerRecords(t *testing.T) {
 		want   ledger
 	}{
 		"First":    {"a new entry begins at one attempt", ledger{other}, ledger{other, reopenedAs(reopened, 1)}},
-		"Closed":   {"an entry of the same kind and target is opened again with its new target", ledger{closed(operation("SetGroupSize/general", "0/10/3", time.Hour)), other}, ledger{other, reopened}},
+		"Closed":   {"an entry of the same kind and target is opened again, and counted where what was seen is set back", ledger{closed(operation("SetGroupSize/general", "0/0/2", time.Hour)), other}, ledger{other, reopened}},
+		"MovedOn":  {"castoff's own next target is no fight", ledger{closed(operation("SetGroupSize/general", "0/10/3", time.Hour)), other}, ledger{other, reopenedAs(reopened, 1)}},
+		"LongAgo":  {"nor is one a day", ledger{closed(operation("SetGroupSize/general", "0/0/0", time.Hour+time.Second)), other}, ledger{other, reopenedAs(reopened, 1)}},
 		"Lost":     {"an effect that was never seen does not count: a lost call must not pass for somebody who undid it", ledger{operation("SetGroupSize/general", "0/10/3", time.Hour)}, ledger{reopenedAs(reopened, 1)}},
 		"Failed":   {"a call that failed is repeated, and its error is not kept", ledger{failed(operation("SetGroupSize/general", "0/0/0", time.Hour))}, ledger{reopenedAs(reopened, 1)}},
 		"OtherKey": {"another kind on the same group is another entry", ledger{closed(operation("EndInstances/general", "i-1", 0))}, ledger{closed(operation("EndInstances/general", "i-1", 0)), reopenedAs(reopened, 1)}},
@@ -214,6 +216,8 @@ func TestVisible(t *testing.T) {
 		"Enabled":       {"the named policies are active", "EnablePolicies/general", "cpu", scaled().prepared(), scaled()},
 		"EnabledGone":   {"a policy that somebody deleted cannot be waited for", "EnablePolicies/general", "cpu", scaled().prepared(), aWorld()},
 		"SchedulesBack": {"every named action is there", "PutScheduledActions/general", "night", aWorld(), scaled()},
+		"Launch":        {"Launch is suspended", "SuspendLaunch/general", "Launch", aWorld(), aWorld().shifting()},
+		"LaunchResumed": {"Launch is not suspended", "ResumeLaunch/general", "Launch", aWorld().shifting(), aWorld()},
 		"Resumed": {"none of the named processes is suspended", "ResumeProcesses/general", "Launch:AZRebalance", aWorld().withGroup("general", func(g *inventory.NodeGroup) {
 			g.SuspendedProcesses = []string{"AZRebalance"}
 		}), aWorld()},
@@ -246,9 +250,9 @@ func TestLedgerInNext(t *testing.T) {
 	run(t, map[string]step{
 		"Waits": {
 			reason:    "an effect that is not visible yet is waited for, and named",
-			migration: aMigration().ledger(operation("SuspendProcesses/general", processLaunch, time.Second)),
+			migration: aMigration().ledger(operation("SuspendLaunch/general", processLaunch, time.Second)),
 			world:     aWorld().handedOver().withGroup("general", func(g *inventory.NodeGroup) { g.Min = 0 }),
-			want:      decided{phase: v1alpha1.PhaseShifting, blockers: []string{"Wait EffectNotVisible SuspendProcesses/general"}},
+			want:      decided{phase: v1alpha1.PhaseShifting, blockers: []string{"Wait EffectNotVisible SuspendLaunch/general"}},
 		},
 		"OthersGoOn": {
 			reason:    "only that group waits",
@@ -258,7 +262,7 @@ func TestLedgerInNext(t *testing.T) {
 		},
 		"AsksAgain": {
 			reason:    "a crash between the entry and the call loses the effect; after 15 s it is asked for again",
-			migration: aMigration().ledger(operation("SuspendProcesses/general", processLaunch, patience)),
+			migration: aMigration().ledger(operation("SuspendLaunch/general", processLaunch, patience)),
 			world:     aWorld().handedOver().withGroup("general", func(g *inventory.NodeGroup) { g.Min = 0 }),
 			want:      decided{phase: v1alpha1.PhaseShifting, actions: []string{"SuspendProcesses general Launch"}},
 		},

@@ -45,7 +45,9 @@ func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
 	led := openLedger(m.Status.Operations, w, now)
 	d := decide(&led, l)
 	d.Actions = append(dropStale(l), d.Actions...)
-	d.Actions = admit(&led, &d, now)
+	d.Actions = append(d.Actions, renewals(l, d.Actions)...)
+	d.Actions = admit(&led, &d, w.Groups, now)
+	d.Blockers = append(d.Blockers, tellMended(led, l)...)
 	d.Until = soonest(d.Until, renewalAt(l))
 	d.Rested = d.Rested && firstStop(d.Blockers) == nil // what was asked for before may still come true
 	d.Operations = led
@@ -112,7 +114,7 @@ func another(l look) Decision {
 }
 
 // admit drops the effects that the ledger makes wait, and says so.
-func admit(led *ledger, d *Decision, now time.Time) []Action {
+func admit(led *ledger, d *Decision, groups []inventory.NodeGroup, now time.Time) []Action {
 	var out []Action
 	for _, a := range d.Actions {
 		l, ok := a.(Ledgered)
@@ -125,6 +127,10 @@ func admit(led *ledger, d *Decision, now time.Time) []Action {
 				Severity: v1alpha1.SeverityWait, Reason: "NodeGroupUpdating", Object: "nodegroup/" + name,
 				Message: "EKS is updating the node group and takes no other change of it until that is done.",
 			})
+			continue
+		}
+		if led.fights(l, now) {
+			d.Blockers = append(d.Blockers, refuse(groups, l))
 			continue
 		}
 		if led.full(now) || !led.admit(l, now) {

@@ -201,6 +201,9 @@ func Candidates(m *v1alpha1.Migration, w World, now time.Time) []string {
 
 // toShift are the nodes of the pool that is being shifted, if more of them may begin, and how many the snapshot has.
 func toShift(l look) ([]inventory.Node, int) {
+	if awaitJoining(&outcome{}, l) {
+		return nil, 0
+	}
 	for _, p := range l.pools {
 		if p.gone() {
 			if settlePool(&outcome{}, l, p) {

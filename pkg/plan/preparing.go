@@ -12,7 +12,7 @@ func preparingReached(l look) bool { return l.Snapshot != nil }
 
 // preparing takes the snapshot, and only then stops what would resize the groups behind castoff's back. Labels, taints and
 // cordons wait for the hand-over: while Cluster Autoscaler manages a group they make it scale that group up to its max.
-func preparing(_ *ledger, l look) outcome {
+func preparing(led *ledger, l look) outcome {
 	o := outcome{}
 	if l.Snapshot == nil {
 		o.act(SaveSnapshot{Snapshot: newSnapshot(l)})
@@ -30,7 +30,7 @@ func preparing(_ *ledger, l look) outcome {
 			continue // without the marks nobody would know that there is something to undo
 		}
 		for _, g := range p.groups {
-			quietGroup(&o, l, g)
+			quietGroup(&o, *led, l, g)
 		}
 	}
 	o.done = o.idle()
@@ -39,7 +39,7 @@ func preparing(_ *ledger, l look) outcome {
 
 // quietGroup disables the policies and removes the scheduled actions that the snapshot has. What it does not have was made
 // since, by somebody else: it is reported and left, because castoff could not put it back.
-func quietGroup(o *outcome, l look, g inventory.NodeGroup) {
+func quietGroup(o *outcome, led ledger, l look, g inventory.NodeGroup) {
 	recorded, _ := l.Snapshot.Group(g.Name)
 	var policies, strangers, schedules []string
 	for _, p := range g.ScalingPolicies {
@@ -60,10 +60,10 @@ func quietGroup(o *outcome, l look, g inventory.NodeGroup) {
 		}
 	}
 	if len(policies) > 0 {
-		o.act(DisablePolicies{Group: g, Names: fitting(policies)})
+		mend(o, led, l, g, DisablePolicies{Group: g, Names: fitting(policies)})
 	}
 	if len(schedules) > 0 {
-		o.act(DeleteScheduledActions{Group: g.AutoScalingGroup, Names: fitting(schedules)})
+		mend(o, led, l, g, DeleteScheduledActions{Group: g.AutoScalingGroup, Names: fitting(schedules)})
 	}
 	if len(strangers) > 0 {
 		o.warn("ForeignScaling", "nodegroup/"+g.Name, "The group got a "+strings.Join(strangers, ", a ")+

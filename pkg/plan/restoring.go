@@ -20,7 +20,7 @@ func restoreQuieted(o *outcome, led *ledger, l look) {
 			if !ok {
 				continue
 			}
-			resumeProcesses(o, *led, g, recorded.Group)
+			resumeProcesses(o, *led, l, g, recorded.Group)
 			restoreSettings(o, l, g, recorded.Group)
 			restorePolicies(o, g, recorded.Group)
 			restoreSchedules(o, l, g, recorded.Group)
@@ -41,11 +41,11 @@ func undone(l look, p pool) bool {
 
 // resumeProcesses resumes what castoff suspended. It suspends all that it needs to at once: most of them suspended together are
 // its doing, though somebody resumed one since; fewer are where the ledger has their names.
-func resumeProcesses(o *outcome, led ledger, g, recorded inventory.NodeGroup) {
-	ours := led.names(kindSuspendProcesses, g.AutoScalingGroup)
+func resumeProcesses(o *outcome, led ledger, l look, g, recorded inventory.NodeGroup) {
+	ours := append(led.names(kindSuspendProcesses, g.AutoScalingGroup), led.names(kindSuspendLaunch, g.AutoScalingGroup)...)
 	var all, names []string
 	for _, p := range append(slices.Clone(quietProcesses), processLaunch) {
-		if !g.Suspends(p) || recorded.Suspends(p) {
+		if !g.Suspends(p) || recorded.Suspends(p) || p == processInstanceRefresh && holdsRefresh(o, l, g) {
 			continue
 		}
 		all = append(all, p)

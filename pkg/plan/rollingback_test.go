@@ -242,7 +242,7 @@ func TestRollingBackFromEveryStage(t *testing.T) {
 		"QuietButOne": {
 			reason:    "somebody resumed one of them: the others are castoff's doing all the same, whatever the ledger forgot",
 			world:     aWorld().quiet().withGroup("general", func(g *inventory.NodeGroup) { g.SuspendedProcesses = slices.Clone(quietProcesses[1:]) }),
-			migration: aMigration().ledger(closed(operation("SuspendProcesses/general", processLaunch, time.Minute))),
+			migration: aMigration().ledger(closed(operation("SuspendLaunch/general", processLaunch, time.Minute))),
 			want:      backwards([]string{"ResumeProcesses general ReplaceUnhealthy:ScheduledActions:AlarmNotification:InstanceRefresh", allResume[1]}),
 		},
 		"Released": {

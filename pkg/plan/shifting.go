@@ -37,6 +37,9 @@ func betweenPools(l look) bool {
 
 // shifting drains the pools one after the other.
 func shifting(_ *ledger, l look) outcome {
+	if o := (outcome{}); awaitJoining(&o, l) {
+		return o
+	}
 	for _, p := range l.pools {
 		o := outcome{}
 		if !p.gone() {
