@@ -41,12 +41,17 @@ type Reconciler struct {
 	announced map[string]bool
 	// accepted are the findings of this look that are accepted.
 	accepted map[string]bool
+	// metrics is what Prometheus is told of the Migrations.
+	metrics migrationMetrics
 }
 
 // Reconcile looks, decides, records, acts and reports: once, without waiting for anything.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	m := &v1alpha1.Migration{}
 	if err := r.Observer.Live.Get(ctx, req.NamespacedName, m); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.metrics.forget(req.Name)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !m.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(m, v1alpha1.Finalizer) {
@@ -62,7 +67,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return retryConflict(err)
 		}
 	}
-	d := plan.Next(m, w, r.Observer.Clock())
+	now := r.Observer.Clock()
+	d := plan.Next(m, w, now)
+	r.metrics.looked(m, now, d.Serving)
 	stored, err := r.record(ctx, before, m, w, d)
 	if err != nil {
 		return retryConflict(err)
@@ -100,6 +107,7 @@ func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, 
 func (r *Reconciler) finish(ctx context.Context, stored, m *v1alpha1.Migration, d plan.Decision, results []result) (ctrl.Result, error) {
 	r.Observer.forget(d.Actions)
 	r.report(m, results)
+	r.metrics.told(m)
 	if err := r.write(ctx, stored, m); err != nil {
 		return retryConflict(err)
 	}
@@ -128,6 +136,7 @@ func (r *Reconciler) finish(ctx context.Context, stored, m *v1alpha1.Migration, 
 
 func (r *Reconciler) cannotLook(ctx context.Context, before, m *v1alpha1.Migration, err error) (ctrl.Result, error) {
 	r.fail(m, err)
+	r.metrics.told(m)
 	if werr := r.write(ctx, before, m); werr != nil {
 		return retryConflict(errors.Join(err, werr))
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/castoff-sh/castoff/controllers"
@@ -95,6 +96,9 @@ func serve(ctx context.Context, mgr manager.Manager, namespace string) error {
 	observer.RolesBoundary, observer.Rights = env("ROLES_PERMISSIONS_BOUNDARY", ""), mgr.GetClient()
 	r := &controllers.Reconciler{
 		Observer: observer, Recorder: mgr.GetEventRecorder("castoff"), Options: controllers.Options{Namespace: namespace, NodesAtOnce: 8},
+	}
+	if err := metrics.Registry.Register(r.Metrics()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := r.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
