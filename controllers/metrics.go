@@ -32,17 +32,17 @@ func outcomeOf(err error) inventory.Class {
 
 // What is told of Migrations; docs/reference/metrics.md explains each.
 var (
-	singleScaler = prometheus.NewDesc("castoff_single_scaler",
+	singleScalerDesc = prometheus.NewDesc("castoff_single_scaler",
 		"Working scalers that serve the pool at the last look: 1 is right, 0 is none, 2 and more launch for the same pods.", []string{"migration", "pool"}, nil)
-	unservedSeconds = prometheus.NewDesc("castoff_unserved_seconds_total",
+	unservedDesc = prometheus.NewDesc("castoff_unserved_seconds_total",
 		"Seconds in which the pool had no working scaler, as far as this process looked.", []string{"migration", "pool"}, nil)
-	doubleServedSeconds = prometheus.NewDesc("castoff_double_served_seconds_total",
+	doubleServedDesc = prometheus.NewDesc("castoff_double_served_seconds_total",
 		"Seconds in which the pool had two working scalers or more, as far as this process looked.", []string{"migration", "pool"}, nil)
-	migrationCondition = prometheus.NewDesc("castoff_migration_condition",
+	conditionDesc = prometheus.NewDesc("castoff_migration_condition",
 		"1 where the Migration's condition is True, 0 where it is False or Unknown.", []string{"migration", "condition"}, nil)
-	migrationBlockers = prometheus.NewDesc("castoff_migration_blockers",
+	blockersDesc = prometheus.NewDesc("castoff_migration_blockers",
 		"What the Migration's status lists under blockers, by severity (Block, Wait, Warn) and reason.", []string{"migration", "severity", "reason"}, nil)
-	lastLook = prometheus.NewDesc("castoff_last_look_timestamp_seconds",
+	lastLookDesc = prometheus.NewDesc("castoff_last_look_timestamp_seconds",
 		"When the cluster was last looked at for the Migration, in Unix time.", []string{"migration"}, nil)
 )
 
@@ -109,7 +109,7 @@ func (mm *migrationMetrics) forget(name string) {
 
 // Describe is prometheus.Collector's.
 func (mm *migrationMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{singleScaler, unservedSeconds, doubleServedSeconds, migrationCondition, migrationBlockers, lastLook} {
+	for _, d := range []*prometheus.Desc{singleScalerDesc, unservedDesc, doubleServedDesc, conditionDesc, blockersDesc, lastLookDesc} {
 		to <- d
 	}
 }
@@ -119,11 +119,11 @@ func (mm *migrationMetrics) Collect(to chan<- prometheus.Metric) {
 	mm.mu.Lock()
 	defer mm.mu.Unlock()
 	for name, r := range mm.of {
-		to <- gauge(lastLook, float64(r.looked.UnixMilli())/1000, name)
+		to <- gauge(lastLookDesc, float64(r.looked.UnixMilli())/1000, name)
 		for _, s := range r.serving {
-			to <- gauge(singleScaler, float64(len(s.Scalers)), name, s.Pool)
-			to <- prometheus.MustNewConstMetric(unservedSeconds, prometheus.CounterValue, r.unserved[s.Pool].Seconds(), name, s.Pool)
-			to <- prometheus.MustNewConstMetric(doubleServedSeconds, prometheus.CounterValue, r.double[s.Pool].Seconds(), name, s.Pool)
+			to <- gauge(singleScalerDesc, float64(len(s.Scalers)), name, s.Pool)
+			to <- prometheus.MustNewConstMetric(unservedDesc, prometheus.CounterValue, r.unserved[s.Pool].Seconds(), name, s.Pool)
+			to <- prometheus.MustNewConstMetric(doubleServedDesc, prometheus.CounterValue, r.double[s.Pool].Seconds(), name, s.Pool)
 		}
 		r.collectStatus(to, name)
 	}
@@ -135,7 +135,7 @@ func (r *migrationRecord) collectStatus(to chan<- prometheus.Metric, name string
 		if meta.IsStatusConditionTrue(r.status.Conditions, kind) {
 			value = 1
 		}
-		to <- gauge(migrationCondition, value, name, kind)
+		to <- gauge(conditionDesc, value, name, kind)
 	}
 	type cause struct{ severity, reason string }
 	count := map[cause]float64{}
@@ -143,7 +143,7 @@ func (r *migrationRecord) collectStatus(to chan<- prometheus.Metric, name string
 		count[cause{string(b.Severity), b.Reason}]++
 	}
 	for c, n := range count {
-		to <- gauge(migrationBlockers, n, name, c.severity, c.reason)
+		to <- gauge(blockersDesc, n, name, c.severity, c.reason)
 	}
 }
 
