@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // stage is where a Migration stands as far as the way on and the way back go: paused or not, it is what was done that counts.
@@ -118,9 +119,9 @@ func (o outlook) released() []string {
 	if o.fenced == 0 {
 		return []string{"No old node of a pool that Karpenter serves is left to go back in service."}
 	}
-	s := count(o.fenced, "old node goes", "old nodes go") + " back in service: uncordoned, and without castoff's taint."
+	s := inventory.Count(o.fenced, "old node goes", "old nodes go") + " back in service: uncordoned, and without castoff's taint."
 	if o.draining > 0 {
-		s += " " + count(o.draining, "of them is being drained and keeps the pods that it has left;", "of them are being drained and keep the pods that they have left;") + " an instance that is ending already ends."
+		s += " " + inventory.Count(o.draining, "of them is being drained and keeps the pods that it has left;", "of them are being drained and keep the pods that they have left;") + " an instance that is ending already ends."
 	}
 	return []string{s}
 }
@@ -168,10 +169,10 @@ func (o outlook) goesBack() []string {
 func (o outlook) comesBack() string {
 	var from []string
 	if o.ended > 0 {
-		from = append(from, count(o.ended, "node is", "nodes are")+" launched in place of those that castoff ended.")
+		from = append(from, inventory.Count(o.ended, "node is", "nodes are")+" launched in place of those that castoff ended.")
 	}
 	if o.kept > 0 {
-		from = append(from, count(o.kept, "old node goes", "old nodes go")+" back in service.")
+		from = append(from, inventory.Count(o.kept, "old node goes", "old nodes go")+" back in service.")
 	}
 	return strings.Join(from, " ")
 }
@@ -207,7 +208,7 @@ func (o outlook) goesOn() []string {
 	if o.fenced == 0 {
 		return []string{"Karpenter serves " + pools(o.karpenter) + ", and no old node is left to drain.", open(o.Migration)}
 	}
-	return []string{fmt.Sprintf("%s cordoned again and drained, pool by pool, under your PodDisruptionBudgets; Karpenter serves %s.", count(o.fenced, "old node is", "old nodes are"), pools(o.karpenter))}
+	return []string{fmt.Sprintf("%s cordoned again and drained, pool by pool, under your PodDisruptionBudgets; Karpenter serves %s.", inventory.Count(o.fenced, "old node is", "old nodes are"), pools(o.karpenter))}
 }
 
 // asks says what castoff still waits for a human's word for on the way on. An approval outlives a pause and a rollback.

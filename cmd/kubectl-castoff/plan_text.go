@@ -192,16 +192,16 @@ func (p *page) costNotes(d document) {
 	t := *d.Cost
 	p.WriteByte('\n')
 	p.wrap("  ", fmt.Sprintf("Requested, DaemonSets not counted: %.1f vCPU, %.1f GiB, by %s. A month of 730 hours: $%.0f today, $%.0f after.",
-		t.Requested.VCPUs(), t.Requested.GiB(), count(int32(t.Requested.Pods), "pod", "pods"), t.Today.USD()*730, t.After.USD()*730))
+		t.Requested.VCPUs(), t.Requested.GiB(), inventory.Count(t.Requested.Pods, "pod"), t.Today.USD()*730, t.After.USD()*730))
 	if t.Overlap.Nodes > 0 {
 		p.wrap("  ", fmt.Sprintf("Overlap, paid once: at most %s more at a time, about %.1f hours, $%.2f: a batch and the canary, 10 minutes a batch, at the dearest node's price. Budgets that wait make it longer.",
-			count(int32(t.Overlap.Nodes), "node", "nodes"), t.Overlap.Hours, t.Overlap.USD))
+			inventory.Count(t.Overlap.Nodes, "node"), t.Overlap.Hours, t.Overlap.USD))
 	}
 	if len(t.Unpriced) > 0 {
 		p.wrap("  ", "No price is known of "+strings.Join(t.Unpriced, ", ")+": the sums leave them out, and are not compared. Prices are those of Linux on shared tenancy, on demand and spot, in US dollars.")
 	}
 	if t.Unplaced > 0 {
-		p.wrap("  ", count(int32(t.Unplaced), "pod fits", "pods fit")+" on no instance type of the pool beside its DaemonSets: widen the types, or lower the requests. The sum after leaves that out.")
+		p.wrap("  ", inventory.Count(t.Unplaced, "pod fits", "pods fit")+" on no instance type of the pool beside its DaemonSets: widen the types, or lower the requests. The sum after leaves that out.")
 	}
 	p.notCounted(d.NotCounted)
 	if t.Guessed {

@@ -90,11 +90,3 @@ func pools(names []string) string {
 	}
 	return fmt.Sprintf("%d pools (%s)", len(names), strings.Join(names, ", "))
 }
-
-// count is a number with its noun in the right form.
-func count(n int32, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}

@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"fmt"
 
+	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/inventory/kubeapi"
 )
 
@@ -29,7 +30,7 @@ type RunningError struct {
 
 // Error names the Deployment and, if it is known, who has to let it go.
 func (e *RunningError) Error() string {
-	message := fmt.Sprintf("Deployment %s has %d replicas and was not deleted; castoff deletes a Cluster Autoscaler that is stopped", e.Deployment, e.Replicas)
+	message := fmt.Sprintf("Deployment %s has %s and was not deleted; castoff deletes a Cluster Autoscaler that is stopped", e.Deployment, inventory.Count(e.Replicas, "replica"))
 	if e.Owner != "" {
 		message += "; if it keeps coming back, remove it from " + e.Owner
 	}

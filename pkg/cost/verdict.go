@@ -116,7 +116,7 @@ func (s Situation) fits() bool {
 
 func (s Situation) stays() []string {
 	return []string{
-		fmt.Sprintf("The pools have %d nodes, and the youngest is more than %d days old: there is little to scale.", len(s.Nodes), int(stableFor.Hours()/24)),
+		fmt.Sprintf("The pools have %s, and the youngest is more than %d days old: there is little to scale.", inventory.Count(len(s.Nodes), "node"), int(stableFor.Hours()/24)),
 		"They fit: the same pods on the NodePools' instance types would cost " + compared(s.Total.Change()) + ".",
 	}
 }

@@ -199,7 +199,7 @@ func (c *Client) EndInstances(ctx context.Context, asg string, ids []string) err
 		if awsapi.Is(err, codeValidation) {
 			return c.whyNotEnded(ctx, asg, batch, err)
 		}
-		return awsapi.Wrap(err, "autoscaling:TerminateInstanceInAutoScalingGroup", fmt.Sprintf("%d instances of Auto Scaling group %s", len(batch), asg))
+		return awsapi.Wrap(err, "autoscaling:TerminateInstanceInAutoScalingGroup", inventory.Count(len(batch), "instance")+" of Auto Scaling group "+asg)
 	}
 	return nil
 }

@@ -140,9 +140,9 @@ func deletable(object string, g astypes.AutoScalingGroup) error {
 	}
 	switch desired := aws.ToInt32(g.DesiredCapacity); {
 	case len(left) > 0:
-		return fmt.Errorf("%s: it still has %d instances (%s), so it is not deleted; it is looked at again", object, len(left), strings.Join(left[:min(len(left), namedInstances)], ", "))
+		return fmt.Errorf("%s: it still has %s (%s), so it is not deleted; it is looked at again", object, inventory.Count(len(left), "instance"), strings.Join(left[:min(len(left), namedInstances)], ", "))
 	case desired > 0:
-		return fmt.Errorf("%s: somebody asks it for %d instances again, so it is not deleted: set its desired capacity to 0 if it should go", object, desired)
+		return fmt.Errorf("%s: somebody asks it for %s again, so it is not deleted: set its desired capacity to 0 if it should go", object, inventory.Count(desired, "instance"))
 	case g.WarmPoolConfiguration != nil:
 		return fmt.Errorf("%s: it has a warm pool, so it is not deleted: delete the pool first (aws autoscaling delete-warm-pool)", object)
 	case g.DeletionProtection == astypes.DeletionProtectionPreventAllDeletion:

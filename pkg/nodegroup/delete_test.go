@@ -180,12 +180,12 @@ func TestGroupThatIsNotDeleted(t *testing.T) {
 			l.settle()
 			l.update(t, g, autoscaling.UpdateAutoScalingGroupInput{MaxSize: aws.Int32(0), DesiredCapacity: aws.Int32(0)})
 			return g
-		}, "still has 1 instances (i-", inventory.ClassRetry},
+		}, "still has 1 instance (i-", inventory.ClassRetry},
 		"managed instances": {"EKS would end it, drained or not", "batch", func(t *testing.T, l *lab, g inventory.NodeGroup) inventory.NodeGroup {
 			l.update(t, g, autoscaling.UpdateAutoScalingGroupInput{DesiredCapacity: aws.Int32(1)})
 			l.settle()
 			return g
-		}, "still has 1 instances (i-", inventory.ClassRetry},
+		}, "still has 1 instance (i-", inventory.ClassRetry},
 		"asked for": {"somebody wants it again", "batch", func(t *testing.T, l *lab, g inventory.NodeGroup) inventory.NodeGroup {
 			must[*autoscaling.SuspendProcessesOutput](t, "suspend")(l.asg.SuspendProcesses(t.Context(), &autoscaling.SuspendProcessesInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup), ScalingProcesses: []string{"Launch"}}))
 			l.update(t, g, autoscaling.UpdateAutoScalingGroupInput{DesiredCapacity: aws.Int32(1)})

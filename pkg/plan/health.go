@@ -71,7 +71,7 @@ func belowFloor(o *outcome, l look, p pool) bool {
 	sick := unwell(l)
 	for i, workload := range slices.Sorted(maps.Keys(sick)) {
 		if i == mostNamed {
-			o.wait(CheckHealthFloor, "pool/"+p.Name, fmt.Sprintf("%d more workloads have more pods unwell than before the migration.", len(sick)-mostNamed))
+			o.wait(CheckHealthFloor, "pool/"+p.Name, inventory.Count(len(sick)-mostNamed, "more workload has", "more workloads have")+" more pods unwell than before the migration.")
 			break
 		}
 		o.blockers = append(o.blockers, ailing(l, workload, sick[workload]))

@@ -29,7 +29,7 @@ func DrainBlockers(pool string, d inventory.DrainState) []v1alpha1.Blocker {
 	for _, reason := range slices.Sorted(maps.Keys(unnamed)) {
 		out = append(out, v1alpha1.Blocker{
 			Severity: severityOf(reason), Reason: string(reason), Object: "node/" + d.Node, Pool: pool,
-			Message: fmt.Sprintf("%d more pods of this node wait for the same reason.", unnamed[reason]),
+			Message: inventory.Count(unnamed[reason], "more pod of this node waits", "more pods of this node wait") + " for the same reason.",
 		})
 	}
 	return out

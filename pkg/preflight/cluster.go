@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/castoff-sh/castoff/pkg/inventory"
@@ -100,7 +99,7 @@ func permissions(in Input) []inventory.Finding {
 func clusterNameTaken(in Input) []inventory.Finding {
 	var out []inventory.Finding
 	for _, n := range in.Surroundings.Namesakes {
-		out = append(out, block(CheckClusterNameTaken, "vpc/"+n.VPC, "Another VPC has "+count(n.Instances, "instance")+" that a Karpenter launched for a cluster "+in.Cluster.Name+
+		out = append(out, block(CheckClusterNameTaken, "vpc/"+n.VPC, "Another VPC has "+inventory.Count(n.Instances, "instance")+" that a Karpenter launched for a cluster "+in.Cluster.Name+
 			": that is another cluster of this name, or what one left behind. Karpenter would end them as its own. End or retag them (eks:eks-cluster-name) if they are left behind; two clusters of one name cannot both have a Karpenter in one region."))
 	}
 	return out
@@ -154,14 +153,6 @@ func ended(s string) string {
 		return s
 	}
 	return s + "."
-}
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // three names at most three and counts the rest.

@@ -155,7 +155,7 @@ func tooLarge(in Input, h holding, daemon *workload, targets string, kept []*wor
 		names = append(names, w.object())
 	}
 	f := daemon.about(block(CheckDaemonSetRoom, daemon.object(), "On no instance type of pool "+targets+" does "+daemon.owned()+" ("+amounts(daemon.requests(in))+" of "+amounts(h.taken)+
-		" for all DaemonSets) leave room for "+count(len(names), "workload")+": "+three(names)+". "+largestRoom(h)+". Lower what it requests, or add a larger type to the node groups."))
+		" for all DaemonSets) leave room for "+inventory.Count(len(names), "workload")+": "+three(names)+". "+largestRoom(h)+". Lower what it requests, or add a larger type to the node groups."))
 	f.Pool = kept[0].pools[0] // it has pods to move
 	return f
 }

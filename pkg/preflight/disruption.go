@@ -36,7 +36,7 @@ func doNotDisrupt(in Input) []inventory.Finding {
 		}
 		if note != "" {
 			out = append(out, w.about(warn(CheckDoNotDisrupt, w.object(), fmt.Sprintf(
-				"Its pods ask to be left alone (%s), so castoff waits with %s until they end. Take the annotation off the pods when they may move; or accept DoNotDisrupt for it, and they go once a drain has lasted strategy.timeoutSeconds.", note, count(len(nodes), "node")))))
+				"Its pods ask to be left alone (%s), so castoff waits with %s until they end. Take the annotation off the pods when they may move; or accept DoNotDisrupt for it, and they go once a drain has lasted strategy.timeoutSeconds.", note, inventory.Count(len(nodes), "node")))))
 		}
 	}
 	return out

@@ -38,7 +38,7 @@ func homeTooSmall(in Input) []inventory.Finding {
 	if g.Max < engineReplicas {
 		do = "Its max is " + strconv.Itoa(int(g.Max)) + ": raise max and desired to at least two."
 	}
-	return []inventory.Finding{block(CheckHomeTooSmall, "nodegroup/"+in.Home, "The home has "+count(len(usable), "node")+
+	return []inventory.Finding{block(CheckHomeTooSmall, "nodegroup/"+in.Home, "The home has "+inventory.Count(len(usable), "node")+
 		" Ready for pods, and Karpenter's two replicas need one each: it runs on no node that it launched itself. "+do)}
 }
 
@@ -79,7 +79,7 @@ func homeFull(in Input) []inventory.Finding {
 		return nil
 	}
 	return []inventory.Finding{warn(CheckHomeFull, "nodegroup/"+in.Home, "Karpenter's two replicas ask for "+engineCPU+" CPU and "+engineMemory+
-		" each, and "+count(room, "node")+" of the home has that much free. Add a node to the group, or larger ones; castoff itself asks for 100m and 96Mi.")}
+		" each, and "+inventory.Count(room, "node")+" of the home has that much free. Add a node to the group, or larger ones; castoff itself asks for 100m and 96Mi.")}
 }
 
 func hasRoom(allocatable, requested corev1.ResourceList) bool {

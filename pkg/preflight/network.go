@@ -28,7 +28,7 @@ func dhcpOptions(in Input) []inventory.Finding {
 	is := "name the domain " + d.DomainName
 	switch {
 	case len(domains) > 1:
-		is = "name " + count(len(domains), "domain") + " (" + three(domains) + ")"
+		is = "name " + inventory.Count(len(domains), "domain") + " (" + three(domains) + ")"
 	case len(domains) == 1 && strings.TrimSuffix(domains[0], ".") == want:
 		return nil
 	}
@@ -98,7 +98,7 @@ func subnetFull(in Input) []inventory.Finding {
 		if len(said) == 0 || free >= node*nodes && most >= node {
 			continue
 		}
-		numbers := fmt.Sprintf("%s at a time may take %d addresses (%d each), and the pool's subnets have %d left: %s. ", count(nodes, "new node"), node*nodes, node, free, three(said))
+		numbers := fmt.Sprintf("%s at a time may take %s (%d each), and the pool's subnets have %d left: %s. ", inventory.Count(nodes, "new node"), inventory.Count(node*nodes, "address", "addresses"), node, free, three(said))
 		f := warn(CheckSubnetFull, "pool/"+p.Name, numbers+"Lower spec.strategy.maxUnavailableNodes, or free addresses, lest pods start without one.")
 		if most < node {
 			f = block(CheckSubnetFull, "pool/"+p.Name, numbers+"Not one of them has room for a whole node: free addresses, or add a subnet to the groups.")

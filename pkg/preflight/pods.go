@@ -119,7 +119,7 @@ func hostPorts(in Input) []inventory.Finding {
 	for _, pool := range slices.Sorted(maps.Keys(found)) {
 		n := named{pool, found[pool]}
 		out = append(out, n.about(warn(CheckHostPort, n.object(in), fmt.Sprintf(
-			"Pods with the same host port never share a node: %s. Karpenter needs at least %d nodes here, whatever their size. Use a Service instead of host ports where you can.", n.list(), most[pool]))))
+			"Pods with the same host port never share a node: %s. Karpenter needs at least %s here, whatever their size. Use a Service instead of host ports where you can.", n.list(), inventory.Count(most[pool], "node")))))
 	}
 	return out
 }
@@ -223,5 +223,5 @@ func pendingPods(in Input) []inventory.Finding {
 	if s := in.Snapshot; s != nil && in.Workloads.Pending > s.PendingPods {
 		said = fmt.Sprintf(" without a node: %s. That is %d more than before the migration, and no other drain begins until as many have one.", three(names), in.Workloads.Pending-s.PendingPods)
 	}
-	return []inventory.Finding{warn(CheckPendingPods, "cluster/"+in.Cluster.Name, count(in.Workloads.Pending, "pod")+said+" See why: kubectl describe pod.")}
+	return []inventory.Finding{warn(CheckPendingPods, "cluster/"+in.Cluster.Name, inventory.Count(in.Workloads.Pending, "pod")+said+" See why: kubectl describe pod.")}
 }

@@ -45,7 +45,7 @@ func poolQuota(in Input, p inventory.Pool) []inventory.Finding {
 	var out []inventory.Finding
 	for _, q := range short {
 		numbers := fmt.Sprintf("%s of up to %d vCPUs (%s) at a time need %d, and of the quota %q %.0f of %.0f are in use. ",
-			count(nodes, "new node"), t.VCPUs, t.Name, int64(nodes)*t.VCPUs, q.Name, q.InUse, q.Limit)
+			inventory.Count(nodes, "new node"), t.VCPUs, t.Name, int64(nodes)*t.VCPUs, q.Name, q.InUse, q.Limit)
 		ask := "Ask for more: aws service-quotas request-service-quota-increase --service-code ec2 --quota-code " + q.Code + " --desired-value N."
 		f := warn(CheckVCPUQuota, "quota/"+q.Code, numbers+"Drains will wait for one another. Lower spec.strategy.maxUnavailableNodes, or raise the quota. "+ask)
 		if !possible {

@@ -93,7 +93,7 @@ func first(b *strings.Builder, tasks []inventory.Task) {
 		fmt.Fprintf(b, "  %d. %s, %s: holds %s.\n     %s\n", i+1, t.First.Check, cut(toMend(t)), t.Holds(), cut(t.First.Message))
 	}
 	if more := len(tasks) - maxTasks; more > 0 {
-		fmt.Fprintf(b, "  Then what else blocks above, of %d more kinds.\n", more)
+		fmt.Fprintf(b, "  Then what else blocks above, of %s.\n", inventory.Count(more, "more kind"))
 	}
 	f := tasks[0].First
 	if f.Check == CheckClusterNotFound {

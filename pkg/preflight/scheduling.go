@@ -132,7 +132,7 @@ func unlikeGroups(in Input, mixed []refused) []inventory.Finding {
 		if !slices.ContainsFunc(byPool[pool], func(r refused) bool { return !r.at.stay }) {
 			say = warn // nodes that stay take all of them
 		}
-		out = append(out, n.about(say(CheckUnserved, n.object(in), "The node groups of pool "+pool+" differ in labels or taints, and nodes of one NodePool are all alike, so it does not take "+count(len(names), "workload")+" that some of the groups take: "+
+		out = append(out, n.about(say(CheckUnserved, n.object(in), "The node groups of pool "+pool+" differ in labels or taints, and nodes of one NodePool are all alike, so it does not take "+inventory.Count(len(names), "workload")+" that some of the groups take: "+
 			n.list()+" (the first: "+refusal(in, first.workload, first.at)+"). Put the groups into pools of their own (spec.pools), or give them the same labels and taints.")))
 	}
 	return out

@@ -81,7 +81,7 @@ func (p *pool) skew(g inventory.NodeGroup) {
 		}
 	}
 	for _, version := range sortedKeys(others) {
-		p.note(g, "instances of version "+version, fmt.Sprintf("%d of %d instances were launched from version %s of the launch template; the EC2NodeClass is made from version %s.", others[version], len(g.Instances), version, g.LaunchTemplate.Version),
+		p.note(g, "instances of version "+version, fmt.Sprintf("%d of %s launched from version %s of the launch template; the EC2NodeClass is made from version %s.", others[version], inventory.Count(len(g.Instances), "instance was", "instances were"), version, g.LaunchTemplate.Version),
 			"Compare the versions: aws ec2 describe-launch-template-versions --launch-template-id "+g.LaunchTemplate.ID+".")
 	}
 }
