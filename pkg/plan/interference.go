@@ -119,7 +119,7 @@ func refuse(groups []inventory.NodeGroup, a Ledgered) v1alpha1.Blocker {
 	kind, target, detail := a.Entry()
 	object, owner := behind(groups, target)
 	return v1alpha1.Blocker{Severity: v1alpha1.SeverityBlock, Reason: reasonSetBack, Object: object, Message: fmt.Sprintf(
-		"Somebody%s %s, again and again: castoff set it right %d times within an hour and does not fight over it. Nothing is evicted until it is right: %s.",
+		"Somebody%s %s, again and again: castoff set it right %d times within an hour and does not fight over it. Nothing is evicted until it is right, and castoff tries again when it has been left alone for an hour: %s.",
 		owner, whatWasDone(kind, detail), mostMends, byHand(kind, target, detail))}
 }
 
@@ -302,12 +302,10 @@ func awaitJoining(o *outcome, l look) bool {
 				continue
 			}
 			object := "nodegroup/" + g.Name
-			why := fmt.Sprintf("The group is about to get %d nodes that castoff did not ask for.", n)
 			if l.waited(reasonJoining, object) >= joinPatience {
-				o.warn(reasonJoining, object, why+" They have not come for "+joinPatience.String()+", so castoff goes on without them.")
-				continue
+				continue // tellLate says so
 			}
-			o.wait(reasonJoining, object, why+" Nothing is evicted until they are there, and fenced: pods could land on them. They are drained like the rest.")
+			o.wait(reasonJoining, object, fmt.Sprintf("The group is about to get %d nodes that castoff did not ask for. Nothing is evicted until they are there, and fenced: pods could land on them. They are drained like the rest.", n))
 			held = true
 		}
 	}
@@ -359,10 +357,13 @@ func tellLate(o *outcome, l look) {
 			if missing(g) > 0 && g.Suspends(processLaunch) && !g.Empty() && !slices.ContainsFunc(g.Instances, leaving) {
 				foreignSetting(o, g, fmt.Sprintf("its desired size is %d, with %d instances. The process Launch is suspended, so none comes", g.Desired, len(g.Instances)))
 			}
+			late, coming := lateNodes(l, p, g, since), joining(l, g)
+			if object := "nodegroup/" + g.Name; coming > 0 && l.waited(reasonJoining, object) >= joinPatience {
+				o.warn(reasonJoining, object, fmt.Sprintf("The group was about to get %d nodes that castoff did not ask for. They have not come for %s, so castoff goes on without them.", coming, joinPatience))
+			}
 			if since.IsZero() {
 				continue
 			}
-			late, coming := lateNodes(l, p, g, since), joining(l, g)
 			if len(late)+coming == 0 {
 				continue
 			}
