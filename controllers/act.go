@@ -154,6 +154,8 @@ func (r *Reconciler) doToAutoscaler(ctx context.Context, action plan.Action) err
 	switch a := action.(type) {
 	case plan.HoldLease:
 		return autoscalers.HoldLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
+	case plan.RetakeLease:
+		return autoscalers.HoldLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
 	case plan.LetGoLease:
 		return autoscalers.LetGoLease(ctx, a.Lease, v1alpha1.LeaseIdentity)
 	case plan.StripLeftovers:

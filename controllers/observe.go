@@ -57,8 +57,12 @@ type Observer struct {
 	// RolesBoundary is the ARN of the permissions boundary of the roles that castoff makes; empty: none.
 	RolesBoundary string
 
-	name, home   string // what the memos are about
-	provisioner  v1alpha1.Provisioner
+	name, home  string // what the memos are about
+	provisioner v1alpha1.Provisioner
+	// watchPools begins to watch NodePools, whose definition is not there from the start; nil where nobody is to be woken.
+	watchPools func() error
+	pools      *watched
+
 	cluster      memo[inventory.Cluster]
 	groups       memo[[]inventory.NodeGroup]
 	interruption memo[inventory.Interruption]
@@ -341,8 +345,15 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 			return err
 		}
 	}
-	if !needs.Preflight {
+	if needs.Rivals {
+		if err := o.observeRivals(ctx, w); err != nil {
+			return err
+		}
+	}
+	if !needs.Preflight && !needs.Rivals {
 		o.running.forget() // what was read is large, and old by the next time
+	}
+	if !needs.Preflight {
 		return nil
 	}
 	return o.preflight(ctx, m, w, append(findings, plan.Provided(m, *w)...))

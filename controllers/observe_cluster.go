@@ -131,6 +131,11 @@ func (o *Observer) observeKarpenter(ctx context.Context, w *plan.World) error {
 	if err != nil {
 		return err
 	}
+	if len(e.NodePools) > 0 {
+		if err := o.pools.begin(o.watchPools); err != nil {
+			return fmt.Errorf("watching NodePools: %w", err)
+		}
+	}
 	if w.Cluster.Provided.Engine {
 		e = provisioner.Adopt(e, w.Cluster)
 		w.Cluster.Provided.Namespace, w.Cluster.Provided.ServiceAccount = provisioner.ServiceAccount(e)

@@ -4,10 +4,12 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,24 +18,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/autoscaler"
+	"github.com/castoff-sh/castoff/pkg/provisioner"
 )
 
 // SetupWithManager watches what can change what is to do next: Migrations, legacy nodes, room in disruption budgets, and Cluster
-// Autoscalers, for whoever starts one is not to be found out at the next look only.
+// Autoscalers and Karpenters, for whoever starts one is not to be found out at the next look only, nor who takes a Lease.
 // What no watch tells (AWS, pods) is looked at in the planner's pace. What castoff may do is in charts/castoff.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	all := handler.EnqueueRequestsFromMapFunc(r.every)
+	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("migration").
 		For(&v1alpha1.Migration{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(legacyNodes())).
 		Watches(&policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(r.unfinished), builder.WithPredicates(moreRoom())).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(scalers())).
+		Watches(&appsv1.Deployment{}, all, builder.WithPredicates(scalers())).
+		Watches(&appsv1.StatefulSet{}, all, builder.WithPredicates(scalers())).
+		Watches(&appsv1.DaemonSet{}, all, builder.WithPredicates(scalers())).
+		Watches(&coordinationv1.Lease{}, all, builder.WithPredicates(holders())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	r.Observer.watchPools = func() error {
+		woken := handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, np *karpv1.NodePool) []reconcile.Request { return r.every(ctx, np) })
+		return c.Watch(source.Kind(mgr.GetCache(), &karpv1.NodePool{}, woken, nodePools()))
+	}
+	return nil
 }
 
 // every Migration is asked about a legacy node, a finished one too: a group that came back has to be seen.
@@ -77,19 +93,60 @@ func legacyNodes() predicate.Predicate {
 	}
 }
 
-// scalers passes Cluster Autoscalers when they come, go, or have other replicas or arguments than before.
+// scalers passes Cluster Autoscalers and Karpenters when they come, go, or have other replicas or arguments than before.
 func scalers() predicate.Predicate {
-	is := func(o client.Object) bool {
-		d, ok := o.(*appsv1.Deployment)
-		return ok && autoscaler.Runs(&d.Spec.Template.Spec)
-	}
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return is(e.Object) },
-		DeleteFunc: func(e event.DeleteEvent) bool { return is(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return isScaler(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return isScaler(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(*appsv1.Deployment)
-			after, ok2 := e.ObjectNew.(*appsv1.Deployment)
-			return ok && ok2 && (is(before) || is(after)) && (before.Generation != after.Generation || before.Status.Replicas != after.Status.Replicas)
+			return (isScaler(e.ObjectOld) || isScaler(e.ObjectNew)) &&
+				(e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || replicas(e.ObjectOld) != replicas(e.ObjectNew))
+		},
+	}
+}
+
+func isScaler(o client.Object) bool {
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		return autoscaler.Runs(&o.Spec.Template.Spec) || provisioner.IsKarpenter(o)
+	case *appsv1.StatefulSet:
+		return autoscaler.Runs(&o.Spec.Template.Spec)
+	case *appsv1.DaemonSet:
+		return autoscaler.Runs(&o.Spec.Template.Spec)
+	}
+	return false
+}
+
+// replicas that the workload's controller reports.
+func replicas(o client.Object) int32 {
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		return o.Status.Replicas
+	case *appsv1.StatefulSet:
+		return o.Status.Replicas
+	case *appsv1.DaemonSet:
+		return o.Status.DesiredNumberScheduled
+	}
+	return 0
+}
+
+// holders passes a Lease that goes, or that another holder has than before. A renewal changes neither.
+func holders() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*coordinationv1.Lease)
+			after, ok2 := e.ObjectNew.(*coordinationv1.Lease)
+			return ok && ok2 && ptr.Deref(before.Spec.HolderIdentity, "") != ptr.Deref(after.Spec.HolderIdentity, "")
+		},
+	}
+}
+
+// nodePools passes those that come, go, or are changed by somebody: their status changes with every node.
+func nodePools() predicate.TypedPredicate[*karpv1.NodePool] {
+	return predicate.TypedFuncs[*karpv1.NodePool]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*karpv1.NodePool]) bool {
+			return e.ObjectOld.Generation != e.ObjectNew.Generation
 		},
 	}
 }

@@ -222,6 +222,7 @@ func (r *Reconciler) announce(before, m *v1alpha1.Migration) {
 	if before.Status.Phase != m.Status.Phase {
 		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, string(m.Status.Phase), "Phase", "%s -> %s", orNone(string(before.Status.Phase)), m.Status.Phase)
 	}
+	r.announceScalers(before, m)
 	if r.announced == nil {
 		r.announced = map[string]bool{}
 	}

@@ -18,9 +18,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -74,11 +77,25 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// CacheOptions keep the cache small: of nodes and budgets what castoff reads, without managed fields.
+// CacheOptions keep the cache small: of nodes and budgets what castoff reads, and of Leases that which Cluster Autoscaler has by default.
 func CacheOptions() cache.Options {
-	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
-		&corev1.Node{}: {Transform: slimNode},
+	return cache.Options{DefaultTransform: slim, ByObject: map[client.Object]cache.ByObject{
+		&corev1.Node{}:          {Transform: slimNode},
+		&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", autoscaler.DefaultLease)},
 	}}
+}
+
+// slim drops who wrote an object, unless it is a scaler: who changed that is named.
+func slim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *karpv1.NodePool:
+		return obj, nil
+	case *appsv1.Deployment:
+		if autoscaler.Runs(&o.Spec.Template.Spec) || provisioner.IsKarpenter(o) {
+			return obj, nil
+		}
+	}
+	return cache.TransformStripManagedFields()(obj)
 }
 
 // slimNode drops a node's images, its longest list by far, and what nobody reads.
@@ -122,8 +139,9 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 	}
 	asg, eksAPI, ec2API, iamAPI := autoscaling.NewFromConfig(cfg), eks.NewFromConfig(cfg), newEC2Calls(ec2.NewFromConfig(cfg)), iam.NewFromConfig(cfg)
 	account := nodegroup.Account{Quotas: quotaCalls{servicequotas.NewFromConfig(cfg).GetServiceQuota}, Usage: usageCalls{cloudwatch.NewFromConfig(cfg).GetMetricData}, Clock: w.Clock}
+	watched := new(watched)
 	return &Observer{
-		Client: w.Client, Live: w.Live, Clock: w.Clock, CABundle: bundle,
+		Client: w.Client, Live: w.Live, Clock: w.Clock, CABundle: bundle, pools: watched,
 		Engine: helm.Engine{Namespace: w.EngineNamespace, Image: w.EngineImage},
 		NodeGroupsOf: func(cluster string) NodeGroups {
 			return nodegroup.New(asg, eksAPI, ec2API, iamAPI, cluster).InAccount(account)
@@ -134,7 +152,7 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 			Autoscalers:  autoscaler.New(w.Client, w.Live, w.Clock),
 			Provisioner: provisioner.New(w.Client, w.Live, w.Clock, provisioner.Options{
 				Namespace: w.EngineNamespace, CastoffNamespace: w.Namespace, CanaryImage: w.ManagerImage, CanaryArgs: []string{"pause"},
-				Forget: forgetting(w.Cache),
+				Forget: forgetting(w.Cache, watched),
 			}),
 			Releases:  releases,
 			Drainer:   drain.New(w.Client, w.Live, w.Clock).WithRoom(drain.Room{Namespace: w.Namespace, Image: w.ManagerImage, Args: []string{"pause"}}),
@@ -145,11 +163,12 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 }
 
 // forgetting removes informers from the cache; the next read of such a kind starts one again.
-func forgetting(c cache.Cache) func(context.Context, ...client.Object) error {
+func forgetting(c cache.Cache, pools *watched) func(context.Context, ...client.Object) error {
 	if c == nil {
 		return nil
 	}
 	return func(ctx context.Context, kinds ...client.Object) error {
+		pools.on = false
 		for _, kind := range kinds {
 			if err := c.RemoveInformer(ctx, kind); err != nil {
 				return fmt.Errorf("ending the watch of %T: %w", kind, err)

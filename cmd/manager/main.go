@@ -20,6 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/castoff-sh/castoff/controllers"
+	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
 // version is set by the linker.
@@ -70,7 +71,7 @@ func run(ctx context.Context) error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         controllers.CacheOptions(),
-		Client:                        client.Options{Cache: controllers.ClientCacheOptions()},
+		Client:                        client.Options{Cache: controllers.ClientCacheOptions(), FieldOwner: inventory.FieldManager},
 		Metrics:                       metricsserver.Options{BindAddress: address("METRICS_BIND_ADDRESS", "METRICS_PORT", 8080)},
 		HealthProbeBindAddress:        address("HEALTH_PROBE_BIND_ADDRESS", "HEALTH_PROBE_PORT", 8081),
 		LeaderElection:                env("LEADER_ELECTION", "true") == "true",

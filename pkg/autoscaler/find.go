@@ -87,6 +87,7 @@ func (c *Client) read(ctx context.Context, w workload) (inventory.Autoscaler, er
 		LeaderElect:    f.leaderElect,
 		Lease:          types.NamespacedName{Namespace: f.namespace, Name: f.lease},
 		Owner:          inventory.OwnerOf(w.object),
+		ChangedBy:      inventory.ManagerOf(w.object),
 		Notes:          f.notes,
 	}
 	if err := c.readPods(ctx, w, &a); err != nil {
@@ -145,7 +146,7 @@ func (c *Client) readLease(ctx context.Context, a *inventory.Autoscaler) error {
 	if err != nil {
 		return wrap(err, "get", "leases", a.Lease.String())
 	}
-	a.LeaseHolder = ptr.Deref(lease.Spec.HolderIdentity, "")
+	a.LeaseHolder, a.LeaseBy = ptr.Deref(lease.Spec.HolderIdentity, ""), inventory.ManagerOf(lease)
 	a.LeaseDuration = time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 	if renewed := lease.Spec.RenewTime; renewed != nil {
 		a.LeaseRenewed = renewed.UTC()

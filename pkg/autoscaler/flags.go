@@ -24,6 +24,9 @@ const (
 	program        = "cluster-autoscaler"
 )
 
+// DefaultLease is the name of Cluster Autoscaler's leader-election Lease where it was told no other.
+const DefaultLease = program
+
 // flags is what Cluster Autoscaler was started with, its own defaults where it was told nothing.
 type flags struct {
 	namespace   string

@@ -64,6 +64,9 @@ type Autoscaler struct {
 	Priorities map[int32][]string `json:"priorities,omitempty"`
 	// Owner names who would put the Deployment back: "Argo CD application x", "Helm release y", or empty.
 	Owner string `json:"owner,omitempty"`
+	// ChangedBy and LeaseBy are the field managers that wrote the Deployment and its Lease last, castoff aside; empty if not known.
+	ChangedBy string `json:"-"`
+	LeaseBy   string `json:"-"`
 	// Notes are what of it could not be read, for people.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -56,12 +56,35 @@ type Karpenter struct {
 	ClusterName       string `json:"clusterName,omitempty"`
 	InterruptionQueue string `json:"interruptionQueue,omitempty"`
 	// SettingsHidden says that settings may come from elsewhere, flags or a ConfigMap.
-	SettingsHidden bool  `json:"settingsHidden,omitempty"`
-	Replicas       int32 `json:"replicas"`
-	ReadyReplicas  int32 `json:"readyReplicas"`
+	SettingsHidden bool `json:"settingsHidden,omitempty"`
+	// Owner names who would put the Deployment back, and ChangedBy the field manager that wrote it last; empty if not known.
+	Owner         string `json:"owner,omitempty"`
+	ChangedBy     string `json:"changedBy,omitempty"`
+	Replicas      int32  `json:"replicas"`
+	ReadyReplicas int32  `json:"readyReplicas"`
 	// Message says why pods are not Ready, when they are not.
 	Message string `json:"message,omitempty"`
 }
+
+// Object names it as reports, blockers and accepted risks do.
+func (k Karpenter) Object() string { return "deployment/" + k.Namespace + "/" + k.Name }
+
+// By says whose it is, for the middle of a sentence; empty if nothing tells.
+func (k Karpenter) By() string { return ByWhom(k.Owner, k.ChangedBy) }
+
+// Rival is a NodePool of somebody else's that Karpenter asks before a pool's, and that takes some of its pods.
+type Rival struct {
+	NodePool string `json:"nodePool"`
+	Weight   int32  `json:"weight"`
+	Pool     string `json:"pool"`
+	// Takes is one of the workloads whose pods it takes.
+	Takes     string `json:"takes"`
+	Owner     string `json:"owner,omitempty"`
+	ChangedBy string `json:"changedBy,omitempty"`
+}
+
+// By says whose it is, for the middle of a sentence; empty if nothing tells.
+func (r Rival) By() string { return ByWhom(r.Owner, r.ChangedBy) }
 
 // ReleaseState classifies the engine's Helm release.
 type ReleaseState string

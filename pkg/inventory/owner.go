@@ -50,3 +50,36 @@ func mark(object metav1.Object, key string) string {
 	}
 	return object.GetLabels()[key]
 }
+
+// FieldManager is the name under which castoff writes to Kubernetes.
+const FieldManager = "castoff"
+
+// ManagerOf is the field manager that wrote the object last, its status aside; empty where the object does not tell, or where castoff
+// itself did (Kubernetes, "Server-Side Apply", managers).
+func ManagerOf(object metav1.Object) string {
+	var last metav1.ManagedFieldsEntry
+	for _, e := range object.GetManagedFields() {
+		if e.Subresource == "status" || e.Time == nil || last.Time != nil && e.Time.Before(last.Time) {
+			continue
+		}
+		last = e
+	}
+	if last.Manager == FieldManager {
+		return ""
+	}
+	return last.Manager
+}
+
+// ByWhom says who put an object there, for the middle of a sentence: who owns it, and the field manager that wrote it. Empty if nothing
+// tells.
+func ByWhom(owner, manager string) string {
+	switch {
+	case owner != "" && manager != "":
+		return " by " + owner + " (field manager " + manager + ")"
+	case owner != "":
+		return " by " + owner
+	case manager != "":
+		return " by field manager " + manager
+	}
+	return ""
+}

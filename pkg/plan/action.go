@@ -38,6 +38,8 @@ type (
 	// EndCanary removes the canary's pod and NodePool, and with that its node. Failed says why it is given up, which is remembered on the
 	// EC2NodeClass whose spec has that hash; empty where it did not fail.
 	EndCanary struct{ Pool, Hash, Failed string }
+	// RetakeLease takes a Lease back that castoff held and somebody else took.
+	RetakeLease struct{ Lease types.NamespacedName }
 	// HoldLease keeps Cluster Autoscaler's leader-election Lease, so that one that comes back stays a standby.
 	HoldLease struct{ Lease types.NamespacedName }
 	// StripLeftovers removes from a node what a stopped Cluster Autoscaler left there.
@@ -206,6 +208,7 @@ func (InstallEngine) action()            {}
 func (SuspendProcesses) action()         {}
 func (SetRebalance) action()             {}
 func (SetLifetime) action()              {}
+func (RetakeLease) action()              {}
 func (StopAutoscaler) action()           {}
 func (StartAutoscaler) action()          {}
 func (SetGroupSize) action()             {}
@@ -235,6 +238,8 @@ const (
 	kindSetRebalance           = "SetRebalance"
 	kindSetLifetime            = "SetLifetime"
 	kindStopAutoscaler         = "StopAutoscaler"
+	kindRetakeLease            = "RetakeLease"
+	kindRemakeNodePool         = "RemakeNodePool"
 	kindStartAutoscaler        = "StartAutoscaler"
 	kindSetGroupSize           = "SetGroupSize"
 	kindEndInstances           = "EndInstances"
@@ -296,6 +301,11 @@ func (a SetRebalance) Entry() (kind, target, detail string) {
 // Entry implements Ledgered.
 func (a SetLifetime) Entry() (kind, target, detail string) {
 	return kindSetLifetime, a.Group, strconv.Itoa(int(a.Seconds))
+}
+
+// Entry implements Ledgered.
+func (a RetakeLease) Entry() (kind, target, detail string) {
+	return kindRetakeLease, "lease/" + a.Lease.String(), ""
 }
 
 // Entry implements Ledgered.

@@ -10,6 +10,7 @@ var Checks = []string{
 	CheckForeignSize,
 	CheckGroupInTwoPools,
 	CheckHealthFloor,
+	CheckHeavierNodePool,
 	CheckHomeInPool,
 	CheckNameTaken,
 	CheckNoHome,

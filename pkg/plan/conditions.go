@@ -175,6 +175,10 @@ func singleScaler(l look) metav1.Condition {
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonTwoScalers, "Served by two: "+list(both)+".")
 	case len(ownScaling(l)) > 0:
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonTwoScalers, "Beside Karpenter Auto Scaling itself scales: "+some(ownScaling(l))+".")
+	case len(rivals(l)) > 0:
+		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonTwoScalers, "Beside castoff's Karpenter there is "+some(rivals(l))+".")
+	case len(forsaken(l)) > 0 && nobodyIsAsked(l):
+		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonNoScaler, "Somebody deleted the NodePool of: "+list(forsaken(l))+". Nobody serves that meanwhile.")
 	case len(karpenter) == 0 && nobodyIsAsked(l):
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonNoScaler, "Karpenter serves no pool, and no Cluster Autoscaler is asked to run.")
 	case len(karpenter) == 0:

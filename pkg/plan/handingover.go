@@ -38,7 +38,7 @@ var quietProcesses = []string{"AZRebalance", "ReplaceUnhealthy", "ScheduledActio
 func handingOver(led *ledger, l look) outcome {
 	o := outcome{}
 	if !handingOverReached(l) && !stoppedByUs(led, l) {
-		if blocked(&o, l, "") {
+		if holdBack(&o, l); blocked(&o, l, "") || !o.idle() {
 			o.until = l.now.Add(atRest)
 			return o
 		}
@@ -57,11 +57,12 @@ func handingOver(led *ledger, l look) outcome {
 	if !release(&o, led, l) {
 		return o
 	}
-	serve(&o, l)
+	serve(&o, led, l)
 	for _, p := range l.pools {
 		releaseNodes(&o, *led, l.now, karpenterNodes(l, p)) // cordoned on a way back that was broken off
 	}
 	fence(&o, l)
+	heed(&o, led, l)
 	tellLate(&o, l)
 	o.done = o.idle()
 	return o
@@ -144,14 +145,11 @@ func unknown(a inventory.Autoscaler, l look) bool {
 }
 
 func by(a inventory.Autoscaler) string {
-	if a.Owner == "" {
-		return ""
-	}
-	return " by " + a.Owner
+	return inventory.ByWhom(a.Owner, a.ChangedBy)
 }
 
 // serve holds the Leases, clears what Cluster Autoscaler left, and lets Karpenter serve the pools.
-func serve(o *outcome, l look) {
+func serve(o *outcome, led *ledger, l look) {
 	held := holdLeases(l)
 	o.act(held.actions...)
 	for _, p := range l.pools {
@@ -162,17 +160,23 @@ func serve(o *outcome, l look) {
 		}
 	}
 	for _, p := range l.pools {
-		serveWith(o, l, p)
+		serveWith(o, led, l, p)
 	}
 }
 
-func serveWith(o *outcome, l look, p pool) {
+func serveWith(o *outcome, led *ledger, l look, p pool) {
 	if p.target == nil {
 		o.block("NotTranslated", "pool/"+p.Name, "The pool could not be translated to a NodePool and an EC2NodeClass.")
 		return
 	}
 	want := wantNodePool(p)
 	have, ok := nodePool(l, p.Name)
+	if ok && have.DeletionTimestamp != nil {
+		return // it is waited for
+	}
+	if !ok && !remakes(o, led, l, p) {
+		return
+	}
 	if !ok || !sameTarget(&have, want) {
 		o.act(EnsureNodePool{NodePool: want})
 		return
@@ -226,7 +230,7 @@ func holdLeases(l look) outcome {
 	o := outcome{}
 	for _, a := range l.Autoscalers {
 		switch {
-		case !a.LeaderElect || !manages(a, l):
+		case !a.LeaderElect || !manages(a, l) || leaseTaken(l, a):
 		case a.LeaseHolder != v1alpha1.LeaseIdentity && a.Stopped(), renewalDue(a, l.now):
 			o.act(HoldLease{Lease: a.Lease})
 		}

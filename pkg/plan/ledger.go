@@ -235,6 +235,9 @@ func visible(op v1alpha1.Operation, w World) bool {
 		i := slices.IndexFunc(w.Autoscalers, func(a inventory.Autoscaler) bool { return a.Scalable() && a.Deployment.String() == targetOf(op) })
 		return i < 0 || visibleOnAutoscaler(w.Autoscalers[i], op)
 	}
+	if kind := kindOf(op); kind == kindRetakeLease || kind == kindRemakeNodePool {
+		return visibleRival(op, w)
+	}
 	i := slices.IndexFunc(w.Groups, func(g inventory.NodeGroup) bool { return g.AutoScalingGroup == targetOf(op) })
 	if i < 0 {
 		return true // a group that is gone has every effect

@@ -118,7 +118,7 @@ func restoreGroups(o *outcome, led *ledger, l look) {
 		np, ok := nodePool(l, p.Name)
 		switch {
 		case !ok && taken && release(&outcome{}, led, l):
-			serveWith(o, l, p) // a hand-over that was cut in its middle is nearer to its end
+			serveWith(o, led, l, p) // a hand-over that was cut in its middle is nearer to its end
 		case ok && !stopped(np) && !still(np):
 			o.act(EnsureNodePool{NodePool: stillNodePool(np)})
 		}

@@ -149,15 +149,23 @@ func stopped(np karpv1.NodePool) bool {
 // scalers tells which pools Karpenter serves, and which of them a Cluster Autoscaler serves too.
 func scalers(l look) (karpenter, both []string) {
 	for _, p := range l.pools {
-		if np, ok := nodePool(l, p.Name); !ok || stopped(np) {
+		if np, ok := nodePool(l, p.Name); !ok || stopped(np) || np.DeletionTimestamp != nil {
 			continue
 		}
 		karpenter = append(karpenter, p.Name)
 		for _, a := range l.Autoscalers {
 			if !a.Stopped() && !standby(a) && slices.ContainsFunc(p.groups, a.Manages) {
-				both = append(both, p.Name+" (Karpenter and "+a.Deployment.String()+")")
+				both = append(both, p.Name+" (Karpenter and "+a.Deployment.String()+startedBy(a)+")")
 			}
 		}
 	}
 	return karpenter, both
+}
+
+// startedBy says who started a Cluster Autoscaler, in brackets behind its name; empty if nothing tells.
+func startedBy(a inventory.Autoscaler) string {
+	if who := by(a); who != "" {
+		return ", started" + who
+	}
+	return ""
 }

@@ -72,7 +72,7 @@ func settling(led *ledger, l look) outcome {
 // settleWithKarpenter ends a hand-over that was begun, and holds what was taken over.
 func settleWithKarpenter(o *outcome, led *ledger, l look) {
 	if release(o, led, l) {
-		serve(o, l)
+		serve(o, led, l)
 	}
 	for _, p := range l.pools {
 		for _, g := range p.groups {

@@ -54,6 +54,8 @@ type World struct {
 	// Unwell are the pods that are not Ready, and Gates what Prometheus answered, by the gate's name; only looked for when Needs asks.
 	Unwell []inventory.UnwellPod
 	Gates  map[string]inventory.GateAnswer
+	// Rivals are NodePools that take the pools' pods before castoff's; only looked for when Needs asks.
+	Rivals []inventory.Rival
 	// PendingPods is how many pods no node has room for.
 	PendingPods int
 	// OtherMigration is the name of an older unfinished Migration, which acts instead of this one.
@@ -74,6 +76,8 @@ type Needs struct {
 	Gates bool
 	// LaunchFailures: Karpenter's events are read.
 	LaunchFailures bool
+	// Rivals: what NodePools of somebody else's take is worked out.
+	Rivals bool
 	// Launched: instances that Karpenter launched are looked for.
 	Launched bool
 }
@@ -87,6 +91,7 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && !halted(m) &&
 		m.Status.CompletionTime != nil && slices.Contains(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
 	n.LaunchFailures = !halted(m) && handingOverReached(l) && l.roomIsMissing()
+	n.Rivals = !halted(m) && w.Snapshot != nil && len(HeavierNodePools(w)) > 0
 	n.Launched = halted(m) && uninstalls(l) && len(w.Engine.NodeClaims) == 0
 	for _, p := range l.pools {
 		nodes := p.nodes

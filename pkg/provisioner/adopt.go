@@ -86,6 +86,7 @@ func readOther(deployment *appsv1.Deployment) inventory.Karpenter {
 	k := inventory.Karpenter{
 		Namespace: deployment.Namespace, Name: deployment.Name, ServiceAccount: pod.ServiceAccountName,
 		Replicas: ptr.Deref(deployment.Spec.Replicas, 1), ReadyReplicas: deployment.Status.ReadyReplicas,
+		Owner: inventory.OwnerOf(deployment), ChangedBy: inventory.ManagerOf(deployment),
 	}
 	if k.ReadyReplicas < k.Replicas {
 		k.Message = fmt.Sprintf("%d of %d replicas of %s/%s are ready", k.ReadyReplicas, k.Replicas, k.Namespace, k.Name)

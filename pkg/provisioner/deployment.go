@@ -37,7 +37,7 @@ func (c *Client) readDeployments(ctx context.Context, engine *inventory.Engine) 
 			if err := c.readEngine(ctx, deployment, engine); err != nil {
 				return err
 			}
-		} else if isKarpenter(deployment) {
+		} else if IsKarpenter(deployment) {
 			engine.Foreign = append(engine.Foreign, deployment.Namespace+"/"+deployment.Name)
 			engine.Others = append(engine.Others, readOther(deployment))
 		}
@@ -60,8 +60,8 @@ func (c *Client) ours(deployment *appsv1.Deployment) bool {
 		slices.ContainsFunc(imagePaths(deployment), func(path []string) bool { return path[len(path)-1] == engineImage })
 }
 
-// isKarpenter goes by upstream's label, and by the image's name in whatever registry: …/karpenter/controller, …/karpenter.
-func isKarpenter(deployment *appsv1.Deployment) bool {
+// IsKarpenter says whether a Deployment runs a Karpenter of any origin. It goes by upstream's label, and by the image's name in whatever registry: …/karpenter/controller, …/karpenter.
+func IsKarpenter(deployment *appsv1.Deployment) bool {
 	if deployment.Labels[labelName] == release || deployment.Spec.Template.Labels[labelName] == release {
 		return true
 	}
