@@ -169,6 +169,7 @@ func (o *Observer) observeBase(ctx context.Context, m *v1alpha1.Migration, w *pl
 	g.Go(func() (err error) { w.Interruption, err = o.observeInterruption(ctx, w.Cluster); return err })
 	g.Go(func() (err error) { nodes, err = o.nodes(ctx); return err })
 	g.Go(func() (err error) { w.PendingPods, err = o.pendingPods(ctx); return err })
+	g.Go(func() (err error) { w.Stranded, err = o.strandedPods(ctx, m.Spec.AcceptedRisks); return err })
 	g.Go(func() (err error) { w.Placeholders, err = o.Ports.Drainer.Placeholders(ctx); return err })
 	g.Go(func() (err error) { w.PodNetwork, err = o.podNetwork(ctx); return err })
 	g.Go(func() (err error) { w.Families, err = o.families(ctx, m); return err })

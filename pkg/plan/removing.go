@@ -49,6 +49,7 @@ func drainPoolBack(o *outcome, l look, p pool) {
 			drainClaim(o, l, p, c, nodes[i])
 		}
 	}
+	nameStranded(o, l)
 	begin(o, l, p.Name, nodes, len(nodes))
 }
 

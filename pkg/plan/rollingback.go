@@ -170,7 +170,7 @@ func awaitGroups(o *outcome, led *ledger, l look) {
 		const inFlight = "CapacityInFlight"
 		object := "nodepool/" + p.Name
 		if n := claimsInFlight(l, p); n > 0 && l.waited(inFlight, object) < calmPatience {
-			o.wait(inFlight, object, strconv.Itoa(n)+" nodes of Karpenter's are on their way; the pool changes hands when none is, or after "+calmPatience.String()+".")
+			o.wait(inFlight, object, inventory.Count(n, "node of Karpenter's is on its way", "nodes of Karpenter's are on their way")+"; the pool changes hands when none is, or after "+calmPatience.String()+".")
 		}
 	}
 }

@@ -343,7 +343,7 @@ func TestRollingBackWaits(t *testing.T) {
 		},
 		"CapacityInFlight": {
 			reason: "a node on its way was asked for by a pod: it would come to a pool that is Cluster Autoscaler's", world: inFlight(aWorld().returned()),
-			want: backwards(nil, "Wait CapacityInFlight nodepool/general"), says: "1 nodes of Karpenter's are on their way",
+			want: backwards(nil, "Wait CapacityInFlight nodepool/general"), says: "1 node of Karpenter's is on its way",
 		},
 		"CapacityIsStuck": {
 			reason: "one that never comes may be the reason for going back", migration: waited(calmPatience), world: inFlight(aWorld().returned()),

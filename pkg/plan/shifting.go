@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +46,7 @@ func shifting(_ *ledger, l look) outcome {
 		} else if !settlePool(&o, l, p) {
 			continue
 		}
+		nameStranded(&o, l)
 		for i := range o.blockers {
 			if o.blockers[i].Pool == "" {
 				o.blockers[i].Pool = p.Name
@@ -161,7 +161,7 @@ func drainBegun(o *outcome, l look, p pool, going []inventory.Node) {
 // awaitPods says what is left on a node, and what of it is held back by more than the user allows.
 func awaitPods(o *outcome, l look, p pool, n inventory.Node, allow inventory.DrainAllowance) {
 	d := l.Drains[n.Name]
-	message := strconv.Itoa(d.Evictable) + " pods still have to leave the node."
+	message := inventory.Count(d.Evictable, "pod still has", "pods still have") + " to leave the node."
 	if !n.Ready {
 		message += " It has not been Ready since " + n.ReadyChanged.UTC().Format(time.RFC3339) + ", so nobody ends them there: bring it back, or, if the machine is gone for good, end its instance in EC2, and they go with it."
 	}
@@ -199,7 +199,7 @@ func endStrays(o *outcome, p pool) {
 			continue
 		}
 		if !g.Empty() {
-			o.wait("InstancesLeaving", "nodegroup/"+g.Name, strconv.Itoa(len(g.Instances))+" instances are on their way out.")
+			o.wait("InstancesLeaving", "nodegroup/"+g.Name, inventory.Count(len(g.Instances), "instance is on its way out.", "instances are on their way out."))
 		}
 	}
 }
@@ -212,7 +212,7 @@ func begin(o *outcome, l look, pool string, nodes []inventory.Node, total int) {
 		return
 	}
 	if homeless := l.homeless(); homeless > 0 {
-		o.wait("PodsPending", "pool/"+pool, fmt.Sprintf("%d pods more than before the migration wait for a node; the next node is drained when they have one.", homeless))
+		o.wait("PodsPending", "pool/"+pool, fmt.Sprintf("%s more than before the migration wait for a node; the next node is drained when they have one.", inventory.Count(homeless, "pod")))
 		return
 	}
 	for q.flying < q.places {

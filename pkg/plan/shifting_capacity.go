@@ -11,12 +11,12 @@ import (
 // CheckCapacity is a pool for which Karpenter cannot launch what its pods need.
 const CheckCapacity = "CapacityUnavailable"
 
-// homeless pods wait for a node and did not before the migration.
+// homeless pods wait for a node and did not before the migration. Those that have nowhere to go, as the user accepted, are not.
 func (l look) homeless() int {
 	if l.Snapshot == nil {
 		return 0
 	}
-	return l.PendingPods - l.Snapshot.PendingPods
+	return l.PendingPods - len(l.stranded()) - l.Snapshot.PendingPods
 }
 
 // roomIsMissing says that somebody waits for a node of Karpenter's, or did a moment ago.

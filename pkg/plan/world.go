@@ -58,6 +58,8 @@ type World struct {
 	Rivals []inventory.Rival
 	// PendingPods is how many pods no node has room for.
 	PendingPods int
+	// Stranded are those of them whose volume is on a node's own disk; only looked for where the user accepts that one is lost.
+	Stranded []inventory.StrandedPod
 	// OtherMigration is the name of an older unfinished Migration, which acts instead of this one.
 	OtherMigration string
 }

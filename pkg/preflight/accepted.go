@@ -27,6 +27,11 @@ func accept(findings []inventory.Finding, accepted []v1alpha1.AcceptedRisk) {
 	}
 }
 
+// accepts says whether the user accepts what the check finds about the object.
+func (in Input) accepts(check, object string) bool {
+	return slices.ContainsFunc(in.accepted, func(a v1alpha1.AcceptedRisk) bool { return a.Covers(check, object) })
+}
+
 // unusedRisks: a risk that was accepted for one object and one day is still there when the next object of that name has the same,
 // and nobody is asked then; and one with a typing error accepts nothing, while its author waits. Checks that are not made here are
 // known by their names only: what they accept is not looked for. From the start on a risk may have done its work, its pod moved and gone.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
@@ -168,7 +167,7 @@ func twoBudgets(in Input) []inventory.Finding {
 // acceptedOf is the first of the budgets for which TwoBudgets is accepted, else the first.
 func acceptedOf(in Input, names []string) string {
 	for _, name := range names {
-		if slices.ContainsFunc(in.accepted, func(a v1alpha1.AcceptedRisk) bool { return a.Covers(CheckTwoBudgets, name) }) {
+		if in.accepts(CheckTwoBudgets, name) {
 			return name
 		}
 	}

@@ -111,7 +111,7 @@ func hostPorts(in Input) []inventory.Finding {
 	ports := slices.SortedFunc(maps.Keys(pods), func(a, b poolPort) int { return int(a.port) - int(b.port) })
 	for _, at := range ports {
 		if n := pods[at]; n > 1 {
-			found[at.pool] = append(found[at.pool], "port "+strconv.Itoa(int(at.port))+" ("+strconv.Itoa(n)+" pods)")
+			found[at.pool] = append(found[at.pool], "port "+strconv.Itoa(int(at.port))+" ("+inventory.Count(n, "pod")+")")
 			most[at.pool] = max(most[at.pool], n)
 		}
 	}
@@ -214,14 +214,20 @@ func pendingPods(in Input) []inventory.Finding {
 		return nil
 	}
 	var names []string
+	claims, lost := indexClaims(in.Workloads.Claims), 0 // with a disk, as the user accepted: nobody waits for those
 	for i := range in.Workloads.Pods {
 		if p := &in.Workloads.Pods[i]; p.Node == "" && !p.Terminating && counts(p) && !ofDaemonSet(p) {
 			names = append(names, p.Object())
+			if slices.ContainsFunc(claims.of(p), func(c *inventory.Claim) bool {
+				return c.Local && in.accepts(CheckLocalVolume, "persistentvolume/"+c.Volume)
+			}) {
+				lost++
+			}
 		}
 	}
 	said := " without a node already: " + three(names) + ". castoff waits for none of them, only for what is Pending besides."
-	if s := in.Snapshot; s != nil && in.Workloads.Pending > s.PendingPods {
-		said = fmt.Sprintf(" without a node: %s. That is %d more than before the migration, and no other drain begins until as many have one.", three(names), in.Workloads.Pending-s.PendingPods)
+	if s := in.Snapshot; s != nil && in.Workloads.Pending-lost > s.PendingPods {
+		said = fmt.Sprintf(" without a node: %s. That is %d more than before the migration, and no other drain begins until as many have one.", three(names), in.Workloads.Pending-lost-s.PendingPods)
 	}
 	return []inventory.Finding{warn(CheckPendingPods, "cluster/"+in.Cluster.Name, inventory.Count(in.Workloads.Pending, "pod")+said+" See why: kubectl describe pod.")}
 }

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -148,6 +149,27 @@ func TestOtherScheduler(t *testing.T) {
 		"Default": {"the usual", by("default-scheduler"), nil},
 		"NotSaid": {"a template may leave it to the API server", by(""), nil},
 	})
+}
+
+// TestPendingPodsThatAreLost: a pod whose disk is lost, as the user accepts, has nowhere to go, and nobody waits for it.
+func TestPendingPodsThatAreLost(t *testing.T) {
+	in := sound(pods(pod("a", on("")), pod("b", on(""), shaped(using("data")))), claims(claim("data", func(c *inventory.Claim) { c.Local = true })))
+	in.Workloads.Pending, in.Snapshot = 2, &inventory.Snapshot{PendingPods: 1}
+	for name, tc := range map[string]struct {
+		reason, object string
+		waits          bool
+	}{
+		"Accepted":  {"its volume is the one that was written down", "persistentvolume/pv-data", false},
+		"Elsewhere": {"of another volume nobody said so", "persistentvolume/pv-other", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range Run(in, []v1alpha1.AcceptedRisk{{Check: CheckLocalVolume, Object: tc.object, Reason: "a cache"}}) {
+				if f.Check == CheckPendingPods && strings.Contains(f.Message, "no other drain begins") != tc.waits {
+					t.Errorf("%s: %s", tc.reason, f.Message)
+				}
+			}
+		})
+	}
 }
 
 func TestPendingPods(t *testing.T) {

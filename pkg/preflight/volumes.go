@@ -28,7 +28,7 @@ func localVolumes(in Input) []inventory.Finding {
 				if c.Local && !told[c] { // one pod of several that share it
 					told[c] = true
 					out = append(out, w.about(block(CheckLocalVolume, "persistentvolume/"+c.Volume, "The volume of claim "+c.Namespace+"/"+c.Name+
-						" is on node "+p.Node+" itself, and "+p.Object()+" could start nowhere else: evicted, its next pod stays Pending, and no other drain begins, until the claim is deleted. Move the data to a volume of the network and delete the claim; or accept that it is lost with the node, and delete claim and pod once it was evicted.")))
+						" is on node "+p.Node+" itself, and "+p.Object()+" could start nowhere else: evicted, its next pod stays Pending until the claim is deleted. Move the data to a volume of the network and delete the claim; or accept that it is lost with the node, and delete claim and pod once it was evicted.")))
 				}
 			}
 		}

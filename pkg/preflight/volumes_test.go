@@ -40,7 +40,7 @@ func stateful(ordinal string, change ...func(*inventory.Pod)) inventory.Pod {
 func TestCase_C040_AVolumeOnTheNodeItselfBlocks(t *testing.T) {
 	say := func(name string) inventory.Finding {
 		return of("statefulset/shop/data", blocks(CheckLocalVolume, "persistentvolume/pv-"+name, "general", "The volume of claim shop/"+name+" is on node old itself, and pod/shop/"+name+
-			" could start nowhere else: evicted, its next pod stays Pending, and no other drain begins, until the claim is deleted. Move the data to a volume of the network and delete the claim; or accept that it is lost with the node, and delete claim and pod once it was evicted."))
+			" could start nowhere else: evicted, its next pod stays Pending until the claim is deleted. Move the data to a volume of the network and delete the claim; or accept that it is lost with the node, and delete claim and pod once it was evicted."))
 	}
 	testCheck(t, CheckLocalVolume, map[string]checkCase{
 		"Local": {
