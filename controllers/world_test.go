@@ -67,6 +67,7 @@ type world struct {
 	saved      string // the snapshot as it was saved
 	permission inventory.PermissionState
 	policies   map[string][]string // managed policies by role
+	monitoring monitoring
 
 	broken   []string
 	unserved map[string]time.Duration // for how long a pool has had no scaler, this time
@@ -79,7 +80,7 @@ type world struct {
 	calls    map[string]int
 	hook     func(name string, after bool) error
 	fault    func(call string) error // an error in place of an answer
-	mu       sync.Mutex              // guards fault: looks ask in parallel
+	mu       sync.Mutex              // guards fault and monitoring: looks ask in parallel
 }
 
 // frame is the groups at a moment.
@@ -123,7 +124,7 @@ func (w *world) fork(t *testing.T) *world {
 	f := &world{
 		t: t, now: w.now, lag: w.lag, ids: w.ids, ca: w.ca, scaler: w.scaler, engine: w.engine, claims: slices.Clone(w.claims), orphans: w.orphans, gone: w.gone,
 		settled: w.settled, identity: w.identity, crds: w.crds, rel: w.rel, handlers: slices.Clone(w.handlers), snapshot: w.snapshot, sha: w.sha, saved: w.saved,
-		permission: w.permission, policies: w.policies, broken: slices.Clone(w.broken), longest: w.longest, patience: w.patience, writes: w.writes,
+		permission: w.permission, policies: w.policies, monitoring: w.monitoring, broken: slices.Clone(w.broken), longest: w.longest, patience: w.patience, writes: w.writes,
 		groups: map[string]*inventory.NodeGroup{}, history: slices.Clone(w.history), born: maps.Clone(w.born), endings: maps.Clone(w.endings),
 		pods: maps.Clone(w.pods), held: maps.Clone(w.held), homeless: maps.Clone(w.homeless), started: maps.Clone(w.started), leaving: maps.Clone(w.leaving),
 		unserved: maps.Clone(w.unserved), calls: maps.Clone(w.calls), c: w.c.fork(), only: w.only.fork(),
@@ -236,6 +237,7 @@ func (w *world) advance(d time.Duration) {
 // judge looks at what may never be, at no moment.
 func (w *world) judge() {
 	w.judgeOnly()
+	w.judgeGate()
 	for _, pool := range testPools {
 		if w.scales(pool) && w.serves(pool) {
 			w.breaks("pool %s is served by Cluster Autoscaler and by Karpenter", pool)
@@ -288,7 +290,7 @@ func (w *world) reconciler() *Reconciler {
 			NodeGroupsOf: func(string) NodeGroups { return p },
 			Ports: Ports{
 				Interruption: interruptionPort{w}, Identity: identityPort{w}, Autoscalers: p, Provisioner: provisionerPort{w},
-				Releases: releasesPort{w}, Drainer: drainerPort{w, drain.New(w.c, w.c, clock)}, Snapshots: p,
+				Releases: releasesPort{w}, Drainer: drainerPort{w, drain.New(w.c, w.c, clock)}, Snapshots: p, Gates: gatePort{w},
 			},
 		},
 	}
