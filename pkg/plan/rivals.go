@@ -29,6 +29,7 @@ const (
 	// leaderEnds is for how long a Cluster Autoscaler acts on that lost its Lease: its renew deadline and one retry (measured: 10.5 s).
 	leaderEnds = 15 * time.Second
 	// leaseLingers is for how long the Lease of a Cluster Autoscaler that was stopped is still that one's (its default duration is 15 s).
+	// What castoff holds says an hour, so that one is told from a Lease that castoff held.
 	leaseLingers = 30 * time.Second
 )
 
@@ -107,7 +108,7 @@ func leaseTaken(l look, a inventory.Autoscaler) bool {
 		return false
 	}
 	stop, asked := ledger(l.m.Status.Operations).entry(kindStopAutoscaler, a.Deployment.String())
-	if asked && stop.StartTime != nil && l.now.Sub(stop.StartTime.Time) < leaseLingers {
+	if asked && stop.StartTime != nil && l.now.Sub(stop.StartTime.Time) < leaseLingers && a.LeaseDuration <= leaseLingers {
 		return false
 	}
 	return slices.ContainsFunc(l.pools, func(p pool) bool { _, serves := nodePool(l, p.Name); return serves })

@@ -250,7 +250,7 @@ func TestALeaseThatIsTaken(t *testing.T) {
 		"OfTheOneThatWasStopped": {
 			reason:    "at the hand-over the Lease is still that of the leader that castoff stopped",
 			migration: aMigration().ledger(closed(operation("StopAutoscaler/kube-system/cluster-autoscaler", "0", 5*time.Second))),
-			world:     inTheMiddle().withAutoscaler(theft(6 * time.Second)),
+			world:     inTheMiddle().withAutoscaler(theft(6 * time.Second)).withAutoscaler(func(a *inventory.Autoscaler) { a.LeaseDuration = 15 * time.Second }),
 			want:      shiftingOn("HoldLease kube-system/cluster-autoscaler"),
 		},
 		"WithoutElection": {
