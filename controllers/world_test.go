@@ -75,6 +75,7 @@ type world struct {
 	patience time.Duration            // how long a pool may be without one here
 	inFlight bool                     // a write that was begun before the user changed direction
 	before   func()                   // called before every look
+	unrest   func()                   // what Auto Scaling does by itself, at every tick
 	spoil    func(*Reconciler)        // makes a bad controller of a new process
 	writes   int                      // effects so far, of every port and of the status
 	calls    map[string]int
@@ -221,6 +222,9 @@ func (w *world) advance(d time.Duration) {
 		step := min(d, tick)
 		d -= step
 		w.now = w.now.Add(step)
+		if w.unrest != nil {
+			w.unrest()
+		}
 		for _, name := range slices.Sorted(maps.Keys(w.groups)) {
 			w.tickGroup(w.groups[name])
 		}

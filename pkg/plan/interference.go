@@ -57,7 +57,8 @@ func undoes(id string) string {
 }
 
 // countAgain is how often an effect was brought about when it is asked for again. Of settings of a group only those count that were
-// seen and set back to what they had been, not those that castoff itself moves on from.
+// set back to what they had been, not those that castoff itself moves on from. What was not seen may have been set back before it
+// could be, so it counts too, unless the call failed.
 func countAgain(op v1alpha1.Operation, detail string, now time.Time) int32 {
 	switch {
 	case !settable(op):
@@ -66,10 +67,10 @@ func countAgain(op v1alpha1.Operation, detail string, now time.Time) int32 {
 	case !sameAim(op, detail):
 		return 1
 	}
-	if op.DoneTime == nil {
-		return op.Attempts
+	if op.DoneTime != nil || settable(op) && op.Error == "" {
+		return op.Attempts + 1
 	}
-	return op.Attempts + 1
+	return op.Attempts
 }
 
 // settable entries are settings of a group that anybody may set back.
@@ -105,7 +106,7 @@ func shares(a, b string) bool {
 func (l ledger) mends(a Ledgered, now time.Time) int32 {
 	kind, target, detail := a.Entry()
 	op, ok := l.entry(kind, target)
-	if !ok || !settable(op) || op.DoneTime == nil {
+	if !ok || !settable(op) || waits(op, now) {
 		return 0
 	}
 	return countAgain(op, detail, now) - 1
@@ -123,18 +124,29 @@ func refuse(groups []inventory.NodeGroup, a Ledgered) v1alpha1.Blocker {
 		owner, whatWasDone(kind, detail), mostMends, byHand(kind, target, detail))}
 }
 
-// tellMended shows for a while what was set back and set right. How often is in status.operations for as long as it is there.
-func tellMended(led ledger, l look) []v1alpha1.Blocker {
+// tellMended shows for a while what was set back and set right; before is the ledger as it was. How often is in status.operations for as
+// long as the entry is there. A call that is repeated once because it was lost is nobody's doing.
+func tellMended(led, before ledger, l look) []v1alpha1.Blocker {
 	var out []v1alpha1.Blocker
 	for _, op := range led {
 		if !settable(op) || op.Attempts < 2 || op.StartTime == nil || l.now.Sub(op.StartTime.Time) >= toldFor {
 			continue
 		}
 		object, owner := behind(l.Groups, targetOf(op))
+		last, _ := before.entry(kindOf(op), targetOf(op))
+		setBack := last.DoneTime != nil && !last.StartTime.Equal(op.StartTime)
+		if op.Attempts == 2 && !setBack && !l.shows(reasonSetBack, object) {
+			continue
+		}
 		out = append(out, v1alpha1.Blocker{Severity: v1alpha1.SeverityWarn, Reason: reasonSetBack, Object: object, Message: fmt.Sprintf(
 			"Somebody%s %s. castoff sets it right, time %d of %d, and evicts nothing until it is.", owner, whatWasDone(kindOf(op), op.Detail), op.Attempts-1, mostMends)})
 	}
 	return out
+}
+
+// shows says that the last status had this blocker.
+func (l look) shows(reason, object string) bool {
+	return slices.ContainsFunc(l.m.Status.Blockers, func(b v1alpha1.Blocker) bool { return b.Reason == reason && b.Object == object })
 }
 
 // behind names the group behind an Auto Scaling group, and in brackets who else keeps it.
@@ -351,6 +363,9 @@ func tellLate(o *outcome, l look) {
 	for _, p := range l.pools {
 		since := l.handedOver(p.Name)
 		for _, g := range p.groups {
+			if completedReached(l) {
+				endMaxOf(o, l, g)
+			}
 			if g.InstanceRefreshHeld != "" {
 				tellRefresh(o, g)
 			}

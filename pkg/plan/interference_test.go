@@ -62,8 +62,20 @@ func TestSetBack(t *testing.T) {
 			world: resumed("AZRebalance"), want: shifts([]string{"SuspendProcesses general AZRebalance"}),
 		},
 		"LostCall": {
-			reason: "a call whose effect was never seen is no doing of anybody's", migration: aMigration().ledger(operation(suspends, allQuiet, time.Minute)),
+			reason: "a call whose effect was never seen, once, is no doing of anybody's", migration: aMigration().ledger(operation(suspends, allQuiet, time.Minute)),
 			world: resumed("AZRebalance"), want: shifts([]string{"SuspendProcesses general AZRebalance"}),
+		},
+		"Unseen": {
+			reason: "who sets it back before it can be seen is no better", migration: aMigration().ledger(reopenedAs(operation(suspends, allQuiet, time.Minute), 4)),
+			world: resumed("AZRebalance"), want: shifts(nil, block),
+		},
+		"UnseenTwice": {
+			reason: "and is told from the second time on", migration: aMigration().ledger(reopenedAs(operation(suspends, allQuiet, time.Minute), 2)),
+			world: resumed("AZRebalance"), want: shifts([]string{"SuspendProcesses general AZRebalance"}, warn), says: "time 2 of 3",
+		},
+		"Failed": {
+			reason: "a call that failed is no doing of anybody's, however often", migration: aMigration().ledger(reopenedAs(failed(operation(suspends, allQuiet, time.Minute)), 4)),
+			world: resumed("AZRebalance"), want: shifts([]string{"SuspendProcesses general AZRebalance"}, warn),
 		},
 		"Launch": {
 			reason: "Launch is counted for itself", migration: setBack("SuspendLaunch/general", processLaunch, 4),

@@ -47,7 +47,7 @@ func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
 	d.Actions = append(dropStale(l), d.Actions...)
 	d.Actions = append(d.Actions, renewals(l, d.Actions)...)
 	d.Actions = admit(&led, &d, w.Groups, now)
-	d.Blockers = append(d.Blockers, tellMended(led, l)...)
+	d.Blockers = append(d.Blockers, tellMended(led, openLedger(m.Status.Operations, w, now), l)...)
 	d.Until = soonest(d.Until, renewalAt(l))
 	d.Rested = d.Rested && firstStop(d.Blockers) == nil // what was asked for before may still come true
 	d.Operations = led
