@@ -42,14 +42,16 @@ import (
 const (
 	// atOnce is within what an interference is to be seen: one reconcile, and what the watches before it take.
 	atOnce = 5 * time.Second
-	// beside is for how long nothing may be evicted beside an interference that hurts. castoff asks every two seconds otherwise.
-	beside = 10 * time.Second
+	// beside is for how long nothing may be evicted beside an interference that hurts. Without one a pod goes every five seconds or so.
+	beside = 15 * time.Second
+	// nextPod is within what a pod is evicted when nothing is in the way.
+	nextPod = 30 * time.Second
 	// selfHeal is how often GitOps puts back what it has written down.
 	selfHeal = 5 * time.Second
 )
 
 // held is a lab in which a migration stands in the middle of Shifting: one node is being drained, and its pods' budgets let none of
-// them go. castoff asks again every two seconds, so that its silence means something.
+// them go. While somebody interferes they let one go at a time, so that castoff's silence means something.
 type held struct {
 	*passage
 	door *simapi.Client
@@ -67,6 +69,8 @@ type interference struct {
 	within time.Duration
 	// single are parts of the condition SingleScaler, as "False TwoScalers message"; empty: it stays True.
 	single []string
+	// brief: castoff sees to it so fast that the condition may be over before it is read. Its event stays.
+	brief bool
 	// event are parts of one event's line, as "Warning TwoScalers note"; empty: those of seen but for the severity.
 	event []string
 	// ends are parts of a line of status.blockers at the end of the last round, where castoff does something about it first.
@@ -76,6 +80,8 @@ type interference struct {
 	over     func(context.Context, *testing.T) bool
 	// writes bounds what castoff may write to an object while it lasts, by "resource namespace/name".
 	writes map[string]int
+	// forgives are parts of broken promises that are somebody else's doing.
+	forgives []string
 	// twoByForce: somebody else makes two scalers, and no migration can keep them from it. The watcher counts the seconds, and they
 	// are held against the time that it lasted.
 	twoByForce bool
@@ -112,7 +118,6 @@ func hold(ctx context.Context, t *testing.T) *held {
 	g.Eventually(ctx, func() ([]string, error) { return scene.Watcher.Evictions(ctx, began) }, "2m", "200ms").ShouldNot(BeEmpty(), "the first eviction")
 	h.letGo(ctx, t, 0)
 	scene.Say("the migration is held")
-	h.goesOn(ctx, t, 10*time.Second)
 	return h
 }
 
@@ -124,15 +129,15 @@ func patientWorkloads() []client.Object {
 		tier     string
 		replicas int32
 		cpu      string
-	}{{harbor.General, 30, "650m"}, {harbor.Memory, 8, "700m"}, {harbor.Batch, 8, "700m"}} {
+	}{{harbor.General, 110, "190m"}, {harbor.Memory, 8, "700m"}, {harbor.Batch, 8, "700m"}} {
 		labels := map[string]string{"app": a.tier}
 		named := metav1.ObjectMeta{Namespace: namespace, Name: a.tier, Labels: labels}
 		template := corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{lab.AnnotationStartup: "5s"}},
+			ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{lab.AnnotationStartup: "3s"}},
 			Spec: corev1.PodSpec{
 				NodeSelector: map[string]string{"harbor.example/tier": a.tier},
 				Containers: []corev1.Container{{Name: "app", Image: "registry.example.com/shop/app:v1", Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(a.cpu), corev1.ResourceMemory: resource.MustParse("256Mi")},
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(a.cpu), corev1.ResourceMemory: resource.MustParse("128Mi")},
 				}}},
 			},
 		}
@@ -171,7 +176,9 @@ func (h *held) goesOn(ctx context.Context, t *testing.T, within time.Duration) {
 func (h *held) play(ctx context.Context, t *testing.T, i interference) {
 	t.Helper()
 	g := NewWithT(t)
-	h.goesOn(ctx, t, 10*time.Second) // or the silence below would mean nothing
+	h.letGo(ctx, t, 1)
+	defer h.letGo(ctx, t, 0)
+	h.goesOn(ctx, t, nextPod) // or the silence below would mean nothing
 	g.Expect(h.scene.Watcher.Begin(ctx)).To(Succeed())
 	log := h.auditFrom(t)
 	began := time.Now()
@@ -186,7 +193,7 @@ func (h *held) play(ctx context.Context, t *testing.T, i interference) {
 	h.awaitSeen(ctx, t, i, began)
 	named := time.Now()
 	if i.over != nil {
-		g.Eventually(ctx, func() bool { return i.over(ctx, t) }, "60s", "200ms").Should(BeTrue(), "castoff sees to it by itself")
+		g.Eventually(ctx, func() bool { return i.over(ctx, t) }, "3m", "200ms").Should(BeTrue(), "castoff sees to it by itself")
 		h.silentSince(ctx, t, named)
 	}
 	rounds := h.last(ctx, t, i, named)
@@ -201,7 +208,7 @@ func (h *held) play(ctx context.Context, t *testing.T, i interference) {
 	undone = true
 	back := time.Now()
 	h.awaitOver(ctx, t, i)
-	h.goesOn(ctx, t, 20*time.Second)
+	h.goesOn(ctx, t, nextPod)
 	goes := time.Since(back)
 	for object, most := range i.writes {
 		g.Expect(len(log.castoffsWrites(t, object))).To(BeNumerically("<=", most), "castoff does not fight: its writes to %s in %d rounds", object, rounds)
@@ -228,9 +235,11 @@ func (h *held) awaitSeen(ctx context.Context, t *testing.T, i interference, sinc
 		within = atOnce
 	}
 	g.Eventually(ctx, func() []string { return h.blockers(ctx, t) }, within, "100ms").Should(haveLine(i.seen...), "it is seen, and named")
-	if len(i.single) > 0 {
+	switch {
+	case i.brief:
+	case len(i.single) > 0:
 		g.Eventually(ctx, func() []string { return []string{h.singleScaler(ctx, t)} }, within, "100ms").Should(haveLine(i.single...), "the condition SingleScaler names it")
-	} else {
+	default:
 		g.Expect(h.singleScaler(ctx, t)).To(HavePrefix("True"), "the condition SingleScaler")
 	}
 	event := i.event
@@ -244,7 +253,7 @@ func (h *held) awaitSeen(ctx context.Context, t *testing.T, i interference, sinc
 func (h *held) last(ctx context.Context, t *testing.T, i interference, since time.Time) (rounds int) {
 	t.Helper()
 	if i.harmless {
-		h.goesOn(ctx, t, 10*time.Second)
+		h.goesOn(ctx, t, nextPod)
 	}
 	if i.again == nil {
 		pause(ctx, t, time.Until(since.Add(beside)))
@@ -263,7 +272,7 @@ func (h *held) last(ctx context.Context, t *testing.T, i interference, since tim
 func (h *held) awaitOver(ctx context.Context, t *testing.T, i interference) {
 	t.Helper()
 	g := NewWithT(t)
-	g.Eventually(ctx, func() []string { return h.blockers(ctx, t) }, "60s", "300ms").ShouldNot(haveLine(i.seen...), "the blocker goes with it")
+	g.Eventually(ctx, func() []string { return h.blockers(ctx, t) }, "90s", "300ms").ShouldNot(haveLine(i.seen...), "the blocker goes with it")
 	g.Eventually(ctx, func() string { return h.singleScaler(ctx, t) }, "30s", "300ms").Should(HavePrefix("True"), "the condition SingleScaler")
 }
 
@@ -277,6 +286,9 @@ func (h *held) judge(ctx context.Context, t *testing.T, i interference, lasted t
 		// What is left of a leader that lost its Lease counts for ten seconds more.
 		NewWithT(t).Expect(report.DoubleServedSeconds).To(BeNumerically("<=", (lasted+watcherLate).Seconds()), "two scalers no longer than they were made")
 	}
+	broken = slices.DeleteFunc(broken, func(s string) bool {
+		return slices.ContainsFunc(i.forgives, func(part string) bool { return strings.Contains(s, part) })
+	})
 	for _, b := range broken {
 		t.Errorf("%s: %s", i.name, b)
 	}
