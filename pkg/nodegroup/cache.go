@@ -19,7 +19,9 @@ type cache struct {
 	types     table[[]string]                  // by instance requirements
 	sizes     table[inventory.InstanceType]    // by name
 	families  table[[]inventory.InstanceType]  // by name; empty for one that EC2 does not know
-	hooks     table[[]inventory.LifecycleHook] // by Auto Scaling group
+	hooks     table[[]inventory.LifecycleHook] // by Auto Scaling group, as the next two
+	refreshes table[heldRefresh]
+	arrivals  table[arrivals]
 }
 
 // table is a map that is safe for concurrent use and ready as its zero value.

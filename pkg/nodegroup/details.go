@@ -84,37 +84,97 @@ var endedRefreshes = []astypes.InstanceRefreshStatus{
 // processInstanceRefresh suspended means that no refresh goes on, nor begins.
 const processInstanceRefresh = "InstanceRefresh"
 
-// instanceRefresh is the status of the refresh that has not ended; a group has at most one, and it is listed first.
+// heldEvery is how many lists of a group go by between two looks for a refresh that its suspended process holds: it does nothing
+// meanwhile, and each look is a call.
+const heldEvery = 6
+
+// heldRefresh is what was last seen of a refresh that is held, and after how many lists it is looked for again.
+type heldRefresh struct {
+	text string
+	next int
+}
+
+// instanceRefreshHeld is the status and id of a refresh that does not go on because its process is suspended.
+func (c *Client) instanceRefreshHeld(ctx context.Context, g inventory.NodeGroup) (string, error) {
+	if !g.Suspends(processInstanceRefresh) {
+		return "", nil
+	}
+	last, _ := c.cache.refreshes.get(g.AutoScalingGroup)
+	if last.next--; last.text == "" && last.next > 0 {
+		c.cache.refreshes.put(g.AutoScalingGroup, last)
+		return "", nil
+	}
+	text, err := c.activeRefresh(ctx, g)
+	if err == nil {
+		c.cache.refreshes.put(g.AutoScalingGroup, heldRefresh{text: text, next: heldEvery})
+	}
+	return text, err
+}
+
+// instanceRefresh is the status of the refresh that goes on.
 func (c *Client) instanceRefresh(ctx context.Context, g inventory.NodeGroup) (string, error) {
 	if g.Suspends(processInstanceRefresh) {
 		return "", nil
 	}
+	text, err := c.activeRefresh(ctx, g)
+	status, _, _ := strings.Cut(text, " ")
+	return status, err
+}
+
+// activeRefresh is the status and id of the refresh that has not ended; a group has at most one, and it is listed first.
+func (c *Client) activeRefresh(ctx context.Context, g inventory.NodeGroup) (string, error) {
 	out, err := c.asg.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup), MaxRecords: aws.Int32(1)})
 	if err != nil {
 		return "", readError(err, "autoscaling:DescribeInstanceRefreshes", g.AutoScalingGroup)
 	}
 	for _, r := range out.InstanceRefreshes {
 		if !slices.Contains(endedRefreshes, r.Status) {
-			return string(r.Status), nil
+			return string(r.Status) + " (" + aws.ToString(r.InstanceRefreshId) + ")", nil
 		}
 	}
 	return "", nil
 }
 
-// launchError is what the group's last scaling activity says when it failed. A group that has as many instances as it
-// wants has nothing to say; weighted groups, whose desired capacity counts units, are always asked.
-func (c *Client) launchError(ctx context.Context, g inventory.NodeGroup) (string, error) {
-	if g.InService() >= int(g.Desired) {
-		return "", nil
+// arrivals are the instances that a group is known to have had, and what Auto Scaling said of why the last one came.
+type arrivals struct {
+	ids   map[string]bool
+	cause string
+}
+
+// scalingActivity is what the group's last scaling activity says when it failed, and why the last instance came. A group that has as
+// many instances as it wants, and none that is new, has nothing to say; weighted groups, whose desired capacity counts units, are
+// always asked.
+func (c *Client) scalingActivity(ctx context.Context, g inventory.NodeGroup) (failure, cause string, err error) {
+	seen, known := c.cache.arrivals.get(g.AutoScalingGroup)
+	now := arrivals{ids: map[string]bool{}, cause: seen.cause}
+	came := false
+	for _, i := range g.Instances {
+		now.ids[i.ID] = true
+		came = came || known && !seen.ids[i.ID]
 	}
+	if g.InService() < int(g.Desired) || came {
+		if failure, cause, err = c.lastActivity(ctx, g); err != nil {
+			return "", "", err
+		}
+	}
+	if came {
+		now.cause = cause
+	}
+	c.cache.arrivals.put(g.AutoScalingGroup, now)
+	return failure, now.cause, nil
+}
+
+// lastActivity gives the message of the last scaling activity, if that failed, and its cause.
+func (c *Client) lastActivity(ctx context.Context, g inventory.NodeGroup) (failure, cause string, err error) {
 	out, err := c.asg.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String(g.AutoScalingGroup), MaxRecords: aws.Int32(1)})
 	if err != nil {
-		return "", readError(err, "autoscaling:DescribeScalingActivities", g.AutoScalingGroup)
+		return "", "", readError(err, "autoscaling:DescribeScalingActivities", g.AutoScalingGroup)
 	}
 	for _, a := range out.Activities {
 		if a.StatusCode == astypes.ScalingActivityStatusCodeFailed {
-			return aws.ToString(a.StatusMessage), nil
+			failure = aws.ToString(a.StatusMessage)
 		}
+		return failure, aws.ToString(a.Cause), nil
 	}
-	return "", nil
+	return "", "", nil
 }

@@ -37,7 +37,7 @@ type found struct {
 // A look costs one call for all groups, one for the list of managed node groups, and per group one each for the managed
 // node group, policies, scheduled actions and an instance refresh in progress. Launch template versions, images and
 // instance profiles are read once. Lifecycle hooks are read at first sight and while one of them holds an instance,
-// scaling activities only while a group has fewer instances than it wants.
+// scaling activities only while a group has fewer instances than it wants, and when one is new.
 func (c *Client) List(ctx context.Context, also ...string) ([]inventory.NodeGroup, error) {
 	all, err := c.find(ctx, also)
 	if err != nil {
@@ -223,6 +223,9 @@ func (c *Client) read(ctx context.Context, f found) (inventory.NodeGroup, error)
 	if out.InstanceRefresh, err = c.instanceRefresh(ctx, out); err != nil {
 		return out, err
 	}
-	out.LaunchError, err = c.launchError(ctx, out)
+	if out.InstanceRefreshHeld, err = c.instanceRefreshHeld(ctx, out); err != nil {
+		return out, err
+	}
+	out.LaunchError, out.ScalingCause, err = c.scalingActivity(ctx, out)
 	return out, err
 }

@@ -712,6 +712,61 @@ func TestInstanceRefreshAndFailedLaunch(t *testing.T) {
 	}
 }
 
+// TestHeldInstanceRefresh: with its process suspended a refresh that somebody starts replaces nothing. It is told with its id, within as
+// many lists as may pass between two looks, and no more once it is cancelled.
+func TestHeldInstanceRefresh(t *testing.T) {
+	l := newLab(t)
+	l.group(t, "memory", nil)
+	if err := l.port.SuspendProcesses(t.Context(), "memory", []string{"InstanceRefresh"}); err != nil {
+		t.Fatal(err)
+	}
+	before := l.list(t)["memory"]
+	started := must[*autoscaling.StartInstanceRefreshOutput](t, "refresh")(l.asg.StartInstanceRefresh(t.Context(), &autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: aws.String("memory")}))
+	held, looks := "", 0
+	for ; held == "" && looks < 2*heldEvery; looks++ {
+		l.settle()
+		held = l.list(t)["memory"].InstanceRefreshHeld
+	}
+	if !strings.Contains(held, aws.ToString(started.InstanceRefreshId)) || looks > heldEvery {
+		t.Errorf("after %d lists the refresh that is held is %q", looks, held)
+	}
+	for range 50 {
+		l.settle()
+	}
+	now := l.list(t)["memory"]
+	if diff := cmp.Diff(before.Instances, now.Instances); diff != "" || now.InstanceRefresh != "" {
+		t.Errorf("it goes on (%q): %s", now.InstanceRefresh, diff)
+	}
+	must[*autoscaling.CancelInstanceRefreshOutput](t, "cancel")(l.asg.CancelInstanceRefresh(t.Context(), &autoscaling.CancelInstanceRefreshInput{AutoScalingGroupName: aws.String("memory")}))
+	l.settle()
+	if got := l.list(t)["memory"].InstanceRefreshHeld; got != "" {
+		t.Errorf("once cancelled it is still told: %q", got)
+	}
+}
+
+// TestWhyAnInstanceCame: in Auto Scaling's words, once it is there, and at no cost while none comes.
+func TestWhyAnInstanceCame(t *testing.T) {
+	l := newLab(t)
+	l.group(t, "memory", nil)
+	l.settle()
+	if got := l.list(t)["memory"].ScalingCause; got != "" {
+		t.Errorf("what was there at first came for no reason that matters: %q", got)
+	}
+	g := l.list(t)["memory"]
+	if err := l.port.SetSize(t.Context(), g, g.Min, g.Max, g.Desired+1); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		l.settle()
+	}
+	if got := l.list(t)["memory"].ScalingCause; !strings.Contains(got, "an instance was started in response to a difference between desired and actual capacity") {
+		t.Errorf("why it came: %q", got)
+	}
+	if again := l.list(t)["memory"].ScalingCause; again == "" {
+		t.Error("it is forgotten at the next look")
+	}
+}
+
 func TestHooksAreReadAgainWhileTheyHold(t *testing.T) {
 	l := newLab(t)
 	l.group(t, "memory", func(in *autoscaling.CreateAutoScalingGroupInput) { in.MinSize = aws.Int32(0) })
