@@ -24,6 +24,7 @@ func TestAcceptedRisksAreShown(t *testing.T) {
 		reason   string
 		risks    []v1alpha1.AcceptedRisk
 		findings []inventory.Finding
+		passed   []plan.Passed
 		events   []string // beside that of the phase
 		shown    []string // blockers in the status
 	}{
@@ -40,6 +41,20 @@ func TestAcceptedRisksAreShown(t *testing.T) {
 			findings: []inventory.Finding{finding("BarePod", "pod/a/b"), finding("BarePod", "pod/a/c")},
 			events:   []string{"Normal RiskAccepted BarePod of * is accepted, which lets pass 2: mine"},
 			shown:    []string{"Warn BarePod pod/a/b: Accepted (mine): It is.", "Warn BarePod pod/a/c: Accepted (mine): It is."},
+		},
+		"AtRunTime": {
+			reason: "what the plan asks about while it acts is told like a finding",
+			risks:  []v1alpha1.AcceptedRisk{{Check: "HealthFloor", Object: "deployment/a/b", Reason: "mine"}, {Check: "ForeignSize", Object: "*", Reason: "theirs"}},
+			passed: []plan.Passed{{Check: "ForeignSize", Object: "nodegroup/a"}, {Check: "ForeignSize", Object: "nodegroup/b"}, {Check: "HealthFloor", Object: "deployment/a/b"}},
+			events: []string{"Normal RiskAccepted HealthFloor of deployment/a/b is accepted, which lets pass 1: mine", "Normal RiskAccepted ForeignSize of * is accepted, which lets pass 2: theirs"},
+		},
+		"FindingAndRunTime": {
+			reason:   "and not twice where it is both",
+			risks:    []v1alpha1.AcceptedRisk{{Check: "BarePod", Object: "pod/a/b", Reason: "mine"}},
+			findings: []inventory.Finding{finding("BarePod", "pod/a/b")},
+			passed:   []plan.Passed{{Check: "BarePod", Object: "pod/a/b"}},
+			events:   []string{"Normal RiskAccepted BarePod of pod/a/b is accepted, which lets pass 1: mine"},
+			shown:    []string{"Warn BarePod pod/a/b: Accepted (mine): It is."},
 		},
 		"Unused": {
 			reason: "what covers nothing lets nothing pass",
@@ -66,7 +81,9 @@ func TestAcceptedRisksAreShown(t *testing.T) {
 			var got []string
 			for range 2 { // the second look says the same, and tells nothing
 				before := m.DeepCopy()
-				_, err := r.record(t.Context(), before, m, look, plan.Next(m, look, w.now))
+				d := plan.Next(m, look, w.now)
+				d.Passed = append(d.Passed, tc.passed...)
+				_, err := r.record(t.Context(), before, m, look, d)
 				w.must(err)
 				for len(recorder.Events) > 0 {
 					if e := <-recorder.Events; !strings.Contains(e, " -> ") {

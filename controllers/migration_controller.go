@@ -41,6 +41,8 @@ type Reconciler struct {
 	announced map[string]bool
 	// accepted are the findings of this look that are accepted.
 	accepted map[string]bool
+	// seen are the blockers of the last look by Migration, those that the status has no room for among them.
+	seen map[string][]v1alpha1.Blocker
 	// metrics is what Prometheus is told of the Migrations.
 	metrics migrationMetrics
 }
@@ -51,6 +53,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Observer.Live.Get(ctx, req.NamespacedName, m); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.metrics.forget(req.Name)
+			delete(r.seen, req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -68,7 +71,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	now := r.Observer.Clock()
+	r.recall(m)
 	d := plan.Next(m, w, now)
+	r.remember(m, d.Blockers)
 	r.metrics.looked(m, now, d.Serving)
 	stored, err := r.record(ctx, before, m, w, d)
 	if err != nil {
@@ -79,6 +84,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	results := r.act(ctx, m, w, d.Actions)
 	return r.finish(ctx, stored, m, d, results)
+}
+
+// recall adds to the status that was read what it had no room for: how long a wait has lasted decides when a human is asked for. A
+// new process knows the first 20 blockers only, and counts the others' time from its first look on.
+func (r *Reconciler) recall(m *v1alpha1.Migration) {
+	m.Status.Blockers = append(m.Status.Blockers, r.seen[m.Name]...)
+}
+
+func (r *Reconciler) remember(m *v1alpha1.Migration, blockers []v1alpha1.Blocker) {
+	if r.seen == nil {
+		r.seen = map[string][]v1alpha1.Blocker{}
+	}
+	r.seen[m.Name] = blockers
 }
 
 // letGo ends the wait of a deleted Migration that has come to rest.
@@ -99,7 +117,7 @@ func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, 
 	if err := r.write(ctx, before, m); err != nil {
 		return nil, err
 	}
-	r.announceAccepted(m, w.Findings)
+	r.announceAccepted(m, w.Findings, d.Passed)
 	return m.DeepCopy(), nil
 }
 

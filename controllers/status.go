@@ -241,17 +241,12 @@ func (r *Reconciler) announce(before, m *v1alpha1.Migration) {
 
 // announceAccepted tells each accepted risk that lets something pass as one event, however much that is: whoever looks at what
 // happened finds who was not asked, and why.
-func (r *Reconciler) announceAccepted(m *v1alpha1.Migration, findings []inventory.Finding) {
+func (r *Reconciler) announceAccepted(m *v1alpha1.Migration, findings []inventory.Finding, passed []plan.Passed) {
 	if r.announced == nil {
 		r.announced = map[string]bool{}
 	}
 	for _, a := range m.Spec.AcceptedRisks {
-		covered := 0
-		for _, f := range findings {
-			if f.Accepted && a.Covers(f.Check, f.Object) && a.Reason == f.AcceptedReason {
-				covered++
-			}
-		}
+		covered := coveredBy(a, findings, passed)
 		key := string(m.UID) + "|accepted|" + a.Check + "|" + a.Object + "|" + a.Reason
 		if covered == 0 || r.announced[key] {
 			continue
@@ -259,6 +254,22 @@ func (r *Reconciler) announceAccepted(m *v1alpha1.Migration, findings []inventor
 		r.announced[key] = true
 		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, "RiskAccepted", "Check", "%s of %s is accepted, which lets pass %d: %s", a.Check, a.Object, covered, a.Reason)
 	}
+}
+
+// coveredBy counts the objects that a risk lets pass.
+func coveredBy(a v1alpha1.AcceptedRisk, findings []inventory.Finding, passed []plan.Passed) int {
+	objects := map[string]bool{}
+	for _, f := range findings {
+		if f.Accepted && a.Covers(f.Check, f.Object) && a.Reason == f.AcceptedReason {
+			objects[f.Object] = true
+		}
+	}
+	for _, p := range passed {
+		if a.Covers(p.Check, p.Object) {
+			objects[p.Object] = true
+		}
+	}
+	return len(objects)
 }
 
 // acceptedOf are the reasons and objects of the blockers that are accepted: an event of another kind tells of them.

@@ -20,6 +20,8 @@ type Decision struct {
 	Waves    []v1alpha1.WaveStatus
 	// Serving is who scales each pool at this look, for the record of who did when.
 	Serving []PoolServing
+	// Passed is what accepted risks let pass at this look, the preflight's findings aside.
+	Passed []Passed
 	// Operations is the ledger with the Actions' entries opened; it is written before the first of them is made.
 	Operations []v1alpha1.Operation
 	// Conditions are all of them, without times.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -39,12 +38,7 @@ func foreignMax(g, recorded inventory.NodeGroup) bool {
 }
 
 func acceptsForeignSize(l look, g inventory.NodeGroup) bool {
-	return l.accepts(CheckForeignSize, "nodegroup/"+g.Name)
-}
-
-// accepts says that spec.acceptedRisks has it.
-func (l look) accepts(check, object string) bool {
-	return slices.ContainsFunc(l.m.Spec.AcceptedRisks, func(a v1alpha1.AcceptedRisk) bool { return a.Covers(check, object) })
+	return l.covers(CheckForeignSize, "nodegroup/"+g.Name)
 }
 
 // foreignSetting tells of somebody's own change, which castoff leaves: of all that concerns a group in one.

@@ -109,7 +109,8 @@ func TestHealthFloor(t *testing.T) {
 		"AnotherAccepted": {
 			reason:    "and of which workload",
 			migration: aMigration().maxUnavailable("1").accepts(CheckHealthFloor, "deployment/shop/search"),
-			world:     aWorld().shifting().unwell(cart, time.Hour, true), want: shifts(nil, "Block HealthFloor "+cart),
+			world:     aWorld().shifting().unwell(cart, time.Hour, true),
+			want:      shifts(nil, "Block HealthFloor "+cart, "Warn AcceptedRiskUnused acceptedrisk/HealthFloor/deployment/shop/search"),
 		},
 		"InFlight": {
 			reason: "drains under way go on: half of a node's pods on each side help nobody",

@@ -53,7 +53,8 @@ func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
 	d.Operations = led
 	d.Pools = poolStatuses(l)
 	d.Waves = waveStatuses(l)
-	d.Serving = serving(l)
+	d.Serving, d.Passed = serving(l), allPassed(l)
+	d.Blockers = append(d.Blockers, unusedRisks(l, d.Blockers, d.Passed)...)
 	d.ETA = estimate(l, d.Pools)
 	d.Blockers = since(d.Blockers, m.Status.Blockers, now)
 	d.Conditions = conditions(l, d)

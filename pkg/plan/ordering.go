@@ -212,7 +212,7 @@ func toShift(l look) ([]inventory.Node, int) {
 			continue
 		}
 		late := late(l, p)
-		if short(l, p) || paused(&outcome{}, l, p, late) || !slices.ContainsFunc(p.nodes, begun) && blocked(&outcome{}, l, p.Name) {
+		if short(l, p) || len(unwell(l)) > 0 || paused(&outcome{}, l, p, late) || !slices.ContainsFunc(p.nodes, begun) && blocked(&outcome{}, l, p.Name) {
 			return nil, 0
 		}
 		return going(l, p, late), p.recorded

@@ -222,7 +222,7 @@ func TestCase_C032_AnAcceptedPodHoldsNobodyBack(t *testing.T) {
 		"AnotherAccepted": {
 			reason: "a word about one is about that one", migration: one(aMigration().accepts("BarePod", "pod/shop/other")),
 			world: aWorld().shifting().draining("general-0", 1, bare),
-			want:  shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0", "Block BarePod pod/shop/debug"),
+			want:  shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0", "Block BarePod pod/shop/debug", "Warn AcceptedRiskUnused acceptedrisk/BarePod/pod/shop/other"),
 		},
 	})
 }

@@ -111,6 +111,9 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 
 // look is one look at the world with what every phase asks of it worked out once.
 type look struct {
+	// passed is what accepted risks let pass; it is noted where they are asked for.
+	passed map[Passed]bool
+
 	World
 	m     *v1alpha1.Migration
 	now   time.Time
@@ -134,6 +137,7 @@ func newLook(m *v1alpha1.Migration, w World, now time.Time) look {
 	for _, p := range w.Pools {
 		l.pools = append(l.pools, newPool(p, w))
 	}
+	l.passed = map[Passed]bool{}
 	return l
 }
 
