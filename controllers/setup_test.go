@@ -97,8 +97,7 @@ func TestScalersPredicate(t *testing.T) {
 		"Became":      {"a Deployment that runs it from now on", scaler(1, web), scaler(2), true},
 		"Status":      {"that its pod is Ready decides nothing", scaler(1), scaler(1, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 }), false},
 		"Another":     {"other Deployments roll all day", scaler(1, web), scaler(2, web), false},
-		"NoScaler":    {"what is no Deployment is not read as one", &corev1.Pod{}, scaler(1), false},
-		"NoScalerNow": {"nor what becomes of it", scaler(1), &corev1.Pod{}, false},
+		"NoScaler":    {"what has no pods of its own is none", &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

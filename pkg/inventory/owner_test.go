@@ -3,6 +3,7 @@ package inventory
 import (
 	"maps"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -42,6 +43,51 @@ func TestCase_C005_OwnersAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := OwnerOf(&metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations, OwnerReferences: tc.owners}); got != tc.want {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestManagerOf(t *testing.T) {
+	at := func(minute int) *metav1.Time {
+		return ptr.To(metav1.Date(2026, 11, 30, 12, minute, 0, 0, time.UTC))
+	}
+	entry := func(manager, subresource string, minute int) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: at(minute)}
+	}
+	cases := map[string]struct {
+		reason string
+		fields []metav1.ManagedFieldsEntry
+		want   string
+	}{
+		"Nobody":   {"a cache that drops them", nil, ""},
+		"Applied":  {"the one who made it", []metav1.ManagedFieldsEntry{entry("kubectl-client-side-apply", "", 1)}, "kubectl-client-side-apply"},
+		"Scaled":   {"whoever wrote last, by whatever way", []metav1.ManagedFieldsEntry{entry("argocd-controller", "", 1), entry("kubectl", "scale", 2)}, "kubectl"},
+		"AnyOrder": {"they come in any order", []metav1.ManagedFieldsEntry{entry("kubectl", "scale", 2), entry("argocd-controller", "", 1)}, "kubectl"},
+		"Status":   {"a controller that keeps its status changed nothing", []metav1.ManagedFieldsEntry{entry("kubectl", "", 1), entry("kube-controller-manager", "status", 2)}, "kubectl"},
+		"Castoff":  {"castoff itself is nobody", []metav1.ManagedFieldsEntry{entry("kubectl", "", 1), entry(FieldManager, "scale", 2)}, ""},
+		"Timeless": {"an entry without a time tells nothing", []metav1.ManagedFieldsEntry{{Manager: "old"}}, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := ManagerOf(&metav1.ObjectMeta{ManagedFields: tc.fields}); got != tc.want {
+				t.Errorf("%s: %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestByWhom(t *testing.T) {
+	cases := map[string]struct{ owner, manager, want string }{
+		"Both":    {"Argo CD application ca", "argocd-controller", " by Argo CD application ca (field manager argocd-controller)"},
+		"Owner":   {"Helm release kube-system/ca", "", " by Helm release kube-system/ca"},
+		"Manager": {"", "kubectl", " by field manager kubectl"},
+		"Nobody":  {"", "", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := ByWhom(tc.owner, tc.manager); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
 	}
