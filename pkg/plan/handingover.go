@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -108,9 +107,23 @@ func release(o *outcome, led *ledger, l look) bool {
 			continue
 		}
 		released = releaseOne(o, led, a) && released
+		if leaves(a) && l.waited(reasonStopping, a.Object()) < brisk {
+			o.until = soonest(o.until, l.now.Add(glance))
+		}
 	}
 	return released
 }
+
+const (
+	reasonStopping = "AutoscalerStopping"
+	// glance is when to look again while the last pod of a Cluster Autoscaler is on its way out: no pool has a scaler then, and nothing
+	// tells castoff that the pod is gone. brisk is for how long: one that takes longer is looked at in the usual pace.
+	glance = 200 * time.Millisecond
+	brisk  = 10 * time.Second
+)
+
+// leaves says that a Cluster Autoscaler is asked for no pod, and still has one.
+func leaves(a inventory.Autoscaler) bool { return a.Replicas == 0 && !a.Stopped() }
 
 func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
 	object := a.Object()
@@ -120,7 +133,7 @@ func releaseOne(o *outcome, led *ledger, a inventory.Autoscaler) bool {
 		o.warn("AutoscalerStandby", object, "Cluster Autoscaler was started again"+by(a)+". castoff holds its leader-election Lease, so it stays idle. Scale it to 0 where it is defined.")
 		return true
 	case a.Replicas == 0:
-		o.wait("AutoscalerStopping", object, "Cluster Autoscaler is scaled to 0; "+strconv.Itoa(a.Pods)+" of its pods are still there.")
+		o.wait(reasonStopping, object, "Cluster Autoscaler is scaled to 0; "+inventory.Count(a.Pods, "pod of it is", "pods of it are")+" still there.")
 	case !a.Scalable():
 		o.block(checkNotDeployment, object, "Cluster Autoscaler runs as a "+a.Kind+", and castoff stops Deployments only. It waits, and evicts nothing, until you stop it: "+a.StopByHand())
 	case stops < mostStops:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -126,7 +127,7 @@ func TestHandingOverReleases(t *testing.T) {
 			reason: "a pod that is still there may act, so it is waited for",
 			world:  aWorld().quiet().withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas, a.Pods = 0, 1 }),
 			want:   hands(nil, "Wait AutoscalerStopping "+caObject),
-			says:   "1 of its pods",
+			says:   "1 pod of it is",
 		},
 		"NotOurs": {
 			reason: "a Cluster Autoscaler of another cluster's groups is left alone",
@@ -314,6 +315,31 @@ func TestLeaseInAHurry(t *testing.T) {
 			d := Next(aMigration().soaked().build(), tc.world, noon)
 			if got := slices.Contains(told(d.Actions), renews); got != tc.want || !d.Until.Equal(noon.Add(tc.until)) || d.Phase != v1alpha1.PhaseCompleted {
 				t.Errorf("%s: renewed %t, want %t; looks again in %s, want %s", tc.reason, got, tc.want, d.Until.Sub(noon), tc.until)
+			}
+		})
+	}
+}
+
+// TestLastPodIsAwaitedClosely: from Cluster Autoscaler's last moment to Karpenter's first no pool has a scaler, and the end of a pod wakes
+// nobody. One that does not end is no reason to ask for ever.
+func TestLastPodIsAwaitedClosely(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason        string
+		replicas      int32
+		pods          int
+		waited, until time.Duration
+	}{
+		"Leaving":   {"it goes within a moment", 0, 1, 0, glance},
+		"StillNow":  {"most go within seconds", 0, 1, brisk - time.Second, glance},
+		"LongSince": {"this one takes its time", 0, 1, brisk, soon},
+		"Asked":     {"it was not asked to go yet: the Deployment tells", 1, 1, 0, soon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := aMigration().build()
+			m.Status.Blockers = []v1alpha1.Blocker{{Severity: v1alpha1.SeverityWait, Reason: reasonStopping, Object: caObject, Since: &metav1.Time{Time: noon.Add(-tc.waited)}}}
+			w := aWorld().quiet().withAutoscaler(func(a *inventory.Autoscaler) { a.Replicas, a.Pods = tc.replicas, tc.pods }).build()
+			if d := Next(m, w, noon); !d.Until.Equal(noon.Add(tc.until)) {
+				t.Errorf("%s: looks again in %s, want %s", tc.reason, d.Until.Sub(noon), tc.until)
 			}
 		})
 	}
