@@ -92,12 +92,12 @@ func TestScalersPredicate(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		"Scaled":      {"somebody starts it again", scaler(0), scaler(1), true},
-		"Gone":        {"its last pod is gone", scaler(0, func(d *appsv1.Deployment) { d.Status.Replicas = 1 }), scaler(0), true},
-		"Became":      {"a Deployment that runs it from now on", scaler(1, web), scaler(2), true},
-		"Status":      {"that its pod is Ready decides nothing", scaler(1), scaler(1, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 }), false},
-		"Another":     {"other Deployments roll all day", scaler(1, web), scaler(2, web), false},
-		"NoScaler":    {"what has no pods of its own is none", &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, false},
+		"Scaled":   {"somebody starts it again", scaler(0), scaler(1), true},
+		"Gone":     {"its last pod is gone", scaler(0, func(d *appsv1.Deployment) { d.Status.Replicas = 1 }), scaler(0), true},
+		"Became":   {"a Deployment that runs it from now on", scaler(1, web), scaler(2), true},
+		"Status":   {"that its pod is Ready decides nothing", scaler(1), scaler(1, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 }), false},
+		"Another":  {"other Deployments roll all day", scaler(1, web), scaler(2, web), false},
+		"NoScaler": {"what has no pods of its own is none", &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
