@@ -148,7 +148,7 @@ var interferences = map[string]interferes{
 	},
 	"CapacityRebalance": {
 		reason: "Capacity Rebalancing is switched on, which would replace instances at risk", tells: "Warn SetBack nodegroup/general", message: "Capacity Rebalancing",
-		act: func(_ *world, g *inventory.NodeGroup) { g.CapacityRebalance = true }, unsaid: []v1alpha1.Phase{v1alpha1.PhaseHandingOver, v1alpha1.PhaseShifting, v1alpha1.PhaseCompleted}, // it was off: castoff set nothing
+		act: func(_ *world, g *inventory.NodeGroup) { g.CapacityRebalance = true },
 	},
 	"MaxRaised": {
 		reason: "a max that somebody raises is theirs", tells: "Warn ForeignSize nodegroup/general", message: "its max is 20",

@@ -51,7 +51,7 @@ func TestHandingOverQuietsTheGroups(t *testing.T) {
 			world: aWorld().shifting().draining("general-0", 2).withGroup("batch", func(g *inventory.NodeGroup) {
 				g.SuspendedProcesses = g.SuspendedProcesses[1:]
 			}),
-			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"SuspendProcesses eks-batch AZRebalance"}},
+			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"SuspendProcesses eks-batch AZRebalance"}, blockers: []string{"Warn SetBack nodegroup/batch"}},
 		},
 		"Blocked": {
 			reason: "the preflight is run again before the hand-over",

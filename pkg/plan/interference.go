@@ -62,10 +62,10 @@ func undoes(id string) string {
 func countAgain(op v1alpha1.Operation, detail string, now time.Time) int32 {
 	switch {
 	case !settable(op):
-	case op.Attempts == 0, op.StartTime == nil, now.Sub(op.StartTime.Time) > fightWindow:
+	case op.Attempts == 0, op.StartTime == nil, !sameAim(op, detail):
 		return 1
-	case !sameAim(op, detail):
-		return 1
+	case now.Sub(op.StartTime.Time) > fightWindow:
+		return 2 // the first time in this hour
 	}
 	if op.DoneTime != nil || settable(op) && op.Error == "" {
 		return op.Attempts + 1
@@ -138,10 +138,21 @@ func tellMended(led, before ledger, l look) []v1alpha1.Blocker {
 		if op.Attempts == 2 && !setBack && !l.shows(reasonSetBack, object) {
 			continue
 		}
-		out = append(out, v1alpha1.Blocker{Severity: v1alpha1.SeverityWarn, Reason: reasonSetBack, Object: object, Message: fmt.Sprintf(
-			"Somebody%s %s. castoff sets it right, time %d of %d, and evicts nothing until it is.", owner, whatWasDone(kindOf(op), op.Detail), op.Attempts-1, mostMends)})
+		out = append(out, mended(object, owner, kindOf(op), op.Detail, op.Attempts-1))
 	}
 	return out
+}
+
+// mended says that castoff sets something right for that time.
+func mended(object, owner, kind, detail string, time int32) v1alpha1.Blocker {
+	return v1alpha1.Blocker{Severity: v1alpha1.SeverityWarn, Reason: reasonSetBack, Object: object, Message: fmt.Sprintf(
+		"Somebody%s %s. castoff sets it right, time %d of %d, and evicts nothing until it is.", owner, whatWasDone(kind, detail), time, mostMends)}
+}
+
+// split gives an entry's kind and target.
+func split(id string) (kind, target string) {
+	kind, target, _ = strings.Cut(id, "/")
+	return kind, target
 }
 
 // shows says that the last status had this blocker.
@@ -240,12 +251,16 @@ func mend(o *outcome, led ledger, l look, g inventory.NodeGroup, a Ledgered) {
 	case DeleteScheduledActions:
 		harmless = g.Suspends("ScheduledActions")
 	}
+	kind, target, detail := a.Entry()
+	_, owner := behind(l.Groups, g.AutoScalingGroup)
 	if !harmless || !led.fights(a, l.now) {
 		o.act(a)
+		_, asked := led.entry(kind, target)
+		if reverse, _ := led.entry(split(undoes(kind + "/" + target))); handingOverReached(l) && !asked && reverse.ID == "" {
+			o.blockers = append(o.blockers, mended("nodegroup/"+g.Name, owner, kind, detail, 1)) // it was as castoff wants it before castoff came
+		}
 		return
 	}
-	kind, _, detail := a.Entry()
-	_, owner := behind(l.Groups, g.AutoScalingGroup)
 	o.warn(reasonSetBack, "nodegroup/"+g.Name, fmt.Sprintf("Somebody%s %s. castoff set it right %d times within an hour and leaves it now: it can do no harm there.",
 		owner, whatWasDone(kind, detail), mostMends))
 }

@@ -51,7 +51,7 @@ func TestSetBack(t *testing.T) {
 		},
 		"OtherGroup": {
 			reason: "each group has its own count", migration: setBack("SuspendProcesses/eks-batch", "AZRebalance", 4),
-			world: resumed("AZRebalance"), want: shifts([]string{"SuspendProcesses general AZRebalance"}),
+			world: resumed("AZRebalance"), want: shifts([]string{"SuspendProcesses general AZRebalance"}, warn), says: "time 1 of 3",
 		},
 		"SetRightBySomebody": {
 			reason: "it goes on by itself as soon as it is right, whoever did that", migration: setBack(suspends, "AZRebalance", 4),
@@ -59,7 +59,7 @@ func TestSetBack(t *testing.T) {
 		},
 		"AnHourLater": {
 			reason: "what is set back once a day is no fight", migration: aMigration().ledger(reopenedAs(closed(operation(suspends, allQuiet, fightWindow+time.Second)), 4)),
-			world: resumed("AZRebalance"), want: shifts([]string{"SuspendProcesses general AZRebalance"}),
+			world: resumed("AZRebalance"), want: shifts([]string{"SuspendProcesses general AZRebalance"}, warn), says: "time 1 of 3",
 		},
 		"LostCall": {
 			reason: "a call whose effect was never seen, once, is no doing of anybody's", migration: aMigration().ledger(operation(suspends, allQuiet, time.Minute)),
@@ -84,6 +84,10 @@ func TestSetBack(t *testing.T) {
 		"Rebalance": {
 			reason: "Capacity Rebalancing put back on", migration: setBack("SetRebalance/general", "false", 1),
 			world: rebalances, want: shifts([]string{"SetRebalance general false"}, warn), says: "switched the group's Capacity Rebalancing",
+		},
+		"RebalanceFirst": {
+			reason: "nor was it castoff that had switched it off: it is named all the same", world: rebalances,
+			want: shifts([]string{"SetRebalance general false"}, warn), says: "time 1 of 3",
 		},
 		"RebalanceAgain": {
 			reason: "again and again", migration: setBack("SetRebalance/general", "false", 4), world: rebalances, want: shifts(nil, block), says: "--no-capacity-rebalance",

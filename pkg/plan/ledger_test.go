@@ -62,7 +62,7 @@ func TestLedgerRecords(t *testing.T) {
 		"First":    {"a new entry begins at one attempt", ledger{other}, ledger{other, reopenedAs(reopened, 1)}},
 		"Closed":   {"an entry of the same kind and target is opened again, and counted where what was seen is set back", ledger{closed(operation("SetGroupSize/general", "0/0/2", time.Hour)), other}, ledger{other, reopened}},
 		"MovedOn":  {"castoff's own next target is no fight", ledger{closed(operation("SetGroupSize/general", "0/10/3", time.Hour)), other}, ledger{other, reopenedAs(reopened, 1)}},
-		"LongAgo":  {"nor is one a day", ledger{closed(operation("SetGroupSize/general", "0/0/0", time.Hour+time.Second)), other}, ledger{other, reopenedAs(reopened, 1)}},
+		"LongAgo":  {"nor is one a day: it is the first time again", ledger{reopenedAs(closed(operation("SetGroupSize/general", "0/0/0", time.Hour+time.Second)), 4), other}, ledger{other, reopenedAs(reopened, 2)}},
 		"Lost":     {"an effect that was never seen may have been set back before it could be", ledger{operation("SetGroupSize/general", "0/0/3", time.Minute)}, ledger{reopenedAs(reopened, 2)}},
 		"Failed":   {"a call that failed is repeated, and its error is not kept", ledger{failed(operation("SetGroupSize/general", "0/0/0", time.Hour))}, ledger{reopenedAs(reopened, 1)}},
 		"OtherKey": {"another kind on the same group is another entry", ledger{closed(operation("EndInstances/general", "i-1", 0))}, ledger{closed(operation("EndInstances/general", "i-1", 0)), reopenedAs(reopened, 1)}},

@@ -78,7 +78,7 @@ func TestPreparing(t *testing.T) {
 			world: aWorld().scaled("general", "cpu", "night").shifting().withGroup("general", func(g *inventory.NodeGroup) {
 				g.ScalingPolicies[0].Active = true
 			}),
-			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"DisablePolicies general cpu"}},
+			want: decided{phase: v1alpha1.PhaseShifting, actions: []string{"DisablePolicies general cpu"}, blockers: []string{"Warn SetBack nodegroup/general"}},
 		},
 		"LateJoinerIsMarked": {
 			reason: "a node that joined after the snapshot belongs to its group's pool too",
