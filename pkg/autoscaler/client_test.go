@@ -86,7 +86,7 @@ func TestFind(t *testing.T) {
 		Lease:       types.NamespacedName{Namespace: ns, Name: "cluster-autoscaler"},
 		LeaseHolder: "scaler-1", LeaseRenewed: now, LeaseDuration: 15 * time.Second,
 		Groups: []string{"general", "memory"}, StatusTime: time.Date(2026, 5, 4, 3, 1, 55, 123456789, time.UTC),
-		Owner: "Helm release " + ns + "/ca",
+		Owner: "Helm release " + ns + "/ca", ChangedBy: "autoscaler.test", LeaseBy: "autoscaler.test",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
