@@ -3,6 +3,8 @@ package prometheus
 import (
 	"math"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +72,7 @@ func TestGatesAreEvaluated(t *testing.T) {
 		"Scalar":       {reason: "a scalar is one value without a name", query: `scalar(sum(up{job="cart"}))`, at: 5, want: []inventory.Sample{{Value: 2}}},
 		"NaNScalar":    {reason: "the scalar of nothing is not a number", query: `scalar(no_such_metric)`, at: 5, want: []inventory.Sample{{Value: math.NaN()}}},
 		"Infinite":     {reason: "1/0 is handed on as it is", query: "vector(1)/0", at: 5, want: []inventory.Sample{{Series: "{}", Value: math.Inf(1)}}},
+		"NaNIsFine":    {reason: "as the runbook says where 0/0 is fine", query: `(vector(0)/0) >= 0 or vector(0)`, at: 5, want: []inventory.Sample{{Series: "{}", Value: 0}}},
 		"OverTime":     {reason: "a condition that held for a while", query: `min_over_time(up{job="cart",instance="b"}[10m])`, at: 20, want: []inventory.Sample{{Series: `{instance="b", job="cart"}`, Value: 0}}},
 	}
 	s := serve(t, options{series: shop})
@@ -115,6 +118,25 @@ func TestGatesThatCannotBeEvaluated(t *testing.T) {
 				t.Errorf("%s: class %v, wanted %v: %v", tc.reason, inventory.ClassOf(err), tc.class, err)
 			}
 		})
+	}
+}
+
+// TestTheRunbooksQueries: whoever copies one out of the runbook gets an answer that a gate can judge.
+func TestTheRunbooksQueries(t *testing.T) {
+	page, err := os.ReadFile("../../docs/runbooks/gates.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := regexp.MustCompile(`(?m)^ +query: (.+)$`).FindAllSubmatch(page, -1)
+	if len(queries) < 2 {
+		t.Fatalf("the runbook has %d queries", len(queries))
+	}
+	s := serve(t, options{series: shop})
+	for _, q := range queries {
+		got, err := ask(t, s, 20, string(q[1]))
+		if err != nil || len(got) != 1 || math.IsNaN(got[0].Value) {
+			t.Errorf("%s: %v, %v", q[1], got, err)
+		}
 	}
 }
 
