@@ -129,7 +129,7 @@ func patientWorkloads() []client.Object {
 		tier     string
 		replicas int32
 		cpu      string
-	}{{harbor.General, 110, "190m"}, {harbor.Memory, 8, "700m"}, {harbor.Batch, 8, "700m"}} {
+	}{{harbor.General, 60, "300m"}, {harbor.Memory, 56, "100m"}, {harbor.Batch, 56, "100m"}} {
 		labels := map[string]string{"app": a.tier}
 		named := metav1.ObjectMeta{Namespace: namespace, Name: a.tier, Labels: labels}
 		template := corev1.PodTemplateSpec{
@@ -299,6 +299,22 @@ func (h *held) judge(ctx context.Context, t *testing.T, i interference, lasted t
 
 // watcherLate is for how long the watcher counts a scaler on that was told to end.
 const watcherLate = 12 * time.Second
+
+// pool is the one that is being drained.
+func (h *held) pool(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	var nodes corev1.NodeList
+	if err := h.scene.Client.List(ctx, &nodes); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		if node.Annotations[v1alpha1.AnnotationDraining] != "" && node.Labels[v1alpha1.LabelPool] != "" {
+			return node.Labels[v1alpha1.LabelPool]
+		}
+	}
+	t.Fatal("no node is being drained")
+	return ""
+}
 
 // singleScaler is the condition in a line.
 func (h *held) singleScaler(ctx context.Context, t *testing.T) string {

@@ -31,7 +31,7 @@ func TestInterference(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
 	h := hold(ctx, t)
-	for _, i := range slices.Concat(scalerInterferences(h), nodeInterferences(h)) {
+	for _, i := range slices.Concat(scalerInterferences(h, h.pool(ctx, t)), nodeInterferences(h)) {
 		t.Run(i.name, func(t *testing.T) { h.play(ctx, t, i) })
 	}
 	t.Run("SecondMigration", func(t *testing.T) { h.secondMigration(ctx, t) })
@@ -51,8 +51,8 @@ const (
 )
 
 // scalerInterferences are those by other scalers. That of the NodePool comes first: the fewer nodes go with it, the sooner it is over.
-func scalerInterferences(h *held) []interference {
-	return slices.Concat([]interference{h.nodePoolDeleted()}, h.autoscalers(), []interference{h.secondAutoscaler(), h.leaseTaken(), h.secondKarpenter(), h.heavierNodePool()})
+func scalerInterferences(h *held, pool string) []interference {
+	return slices.Concat([]interference{h.nodePoolDeleted(pool)}, h.autoscalers(), []interference{h.secondAutoscaler(), h.leaseTaken(), h.secondKarpenter(), h.heavierNodePool(pool)})
 }
 
 // do fails the test on an error.
@@ -217,24 +217,23 @@ func (h *held) nodePool(ctx context.Context, t *testing.T, name string) *unstruc
 	return np
 }
 
-// heavierNodePool is a user's, like castoff's own but for its weight.
-func (h *held) heavierNodePool() interference {
+// heavierNodePool is a user's, like that of the pool that is being drained but for its weight.
+func (h *held) heavierNodePool(pool string) interference {
 	const name = "theirs"
 	return interference{
 		name: "HeavierNodePool",
 		act: func(ctx context.Context, t *testing.T) {
-			np := h.nodePool(ctx, t, harbor.General)
+			np := h.nodePool(ctx, t, pool)
 			spec, _, _ := unstructured.NestedMap(np.Object, "spec")
 			spec["weight"] = int64(50)
-			template, _, _ := unstructured.NestedMap(spec, "template", "metadata", "labels")
-			delete(template, v1alpha1.LabelPool)
-			do(t, unstructured.SetNestedMap(spec, template, "template", "metadata", "labels"))
-			theirs := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": map[string]any{"name": name}, "spec": spec}}
-			do(t, h.scene.Client.Create(ctx, theirs))
+			labels, _, _ := unstructured.NestedMap(spec, "template", "metadata", "labels")
+			delete(labels, v1alpha1.LabelPool)
+			do(t, unstructured.SetNestedMap(spec, labels, "template", "metadata", "labels"))
+			do(t, h.scene.Client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": map[string]any{"name": name}, "spec": spec,
+			}}))
 		},
-		undo: func(ctx context.Context, t *testing.T) {
-			do(t, h.scene.Client.Delete(ctx, h.nodePool(ctx, t, name)))
-		},
+		undo:   func(ctx context.Context, t *testing.T) { do(t, h.scene.Client.Delete(ctx, h.nodePool(ctx, t, name))) },
 		seen:   []string{"Block", "HeavierNodePool", "nodepool/" + name},
 		single: []string{"False", v1alpha1.ReasonTwoScalers, "NodePool " + name, "weight 50"}, event: []string{"Warning", v1alpha1.ReasonTwoScalers, "NodePool " + name, "field manager tests"},
 		forgives: []string{"instances ended with pods on them"}, // whoever deletes a NodePool ends its nodes
@@ -242,32 +241,35 @@ func (h *held) heavierNodePool() interference {
 }
 
 // nodePoolDeleted takes its nodes along: Karpenter drains them, and castoff waits for that.
-func (h *held) nodePoolDeleted() interference {
+func (h *held) nodePoolDeleted(pool string) interference {
 	var uids []types.UID
 	return interference{
 		name: "NodePoolDeleted", brief: true, harmless: true,
 		act: func(ctx context.Context, t *testing.T) {
-			h.letGo(ctx, t, 4)
-			uids = h.claims(ctx, t)
-			do(t, h.scene.Client.Delete(ctx, h.nodePool(ctx, t, harbor.General)))
+			uids = h.claims(ctx, t, pool)
+			if len(uids) == 0 {
+				t.Error("the NodePool has no node yet, so nothing goes with it")
+			}
+			h.letGo(ctx, t, 4) // Karpenter's drains keep to the budgets, too
+			do(t, h.scene.Client.Delete(ctx, h.nodePool(ctx, t, pool)))
 		},
 		over: func(ctx context.Context, t *testing.T) bool {
-			left := h.claims(ctx, t)
+			left := h.claims(ctx, t, pool)
 			return !slices.ContainsFunc(uids, func(u types.UID) bool { return slices.Contains(left, u) })
 		},
 		undo: func(ctx context.Context, t *testing.T) { h.letGo(ctx, t, 1) },
-		seen: []string{"NodePoolDeleted", "nodepool/" + harbor.General}, event: []string{"Warning", v1alpha1.ReasonNoScaler, harbor.General},
-		writes: map[string]int{"nodepools " + harbor.General: 2}, forgives: []string{"instances ended with pods on them"},
+		seen: []string{"NodePoolDeleted", "nodepool/" + pool}, event: []string{"Warning", v1alpha1.ReasonNoScaler, pool},
+		writes: map[string]int{"nodepools " + pool: 2}, forgives: []string{"instances ended with pods on them"},
 	}
 }
 
-// claims are the NodeClaims there are.
-func (h *held) claims(ctx context.Context, t *testing.T) (uids []types.UID) {
+// claims are the NodeClaims of the NodePool.
+func (h *held) claims(ctx context.Context, t *testing.T, pool string) (uids []types.UID) {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("karpenter.sh/v1")
 	list.SetKind("NodeClaimList")
-	do(t, h.scene.Client.List(ctx, list))
+	do(t, h.scene.Client.List(ctx, list, client.MatchingLabels{"karpenter.sh/nodepool": pool}))
 	for _, c := range list.Items {
 		uids = append(uids, c.GetUID())
 	}
