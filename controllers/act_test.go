@@ -74,6 +74,7 @@ func TestEveryActionReachesOnePort(t *testing.T) {
 		"MarkCanaryPassed":         {"its result", plan.MarkCanaryPassed{Pool: "general", Hash: "h"}, "MarkCanaryPassed"},
 		"EndCanary":                {"its end", plan.EndCanary{Pool: "general"}, "EndCanary"},
 		"HoldLease":                {"a second proof", plan.HoldLease{}, "HoldLease"},
+		"RetakeLease":              {"the same, counted", plan.RetakeLease{}, "HoldLease"},
 		"StripLeftovers":           {"Cluster Autoscaler's taints", plan.StripLeftovers{Node: "i-general-0"}, "StripLeftovers"},
 		"EnsureNodePool":           {"Karpenter's", plan.EnsureNodePool{NodePool: &karpv1.NodePool{}}, "EnsureNodePool"},
 		"FenceNode":                {"in one patch", plan.FenceNode{Node: "i-general-0", Pool: "general"}, "Fence"},
