@@ -25,6 +25,7 @@ func TestEntries(t *testing.T) {
 		"Rebalance":    {"on or off", SetRebalance{Group: "eks-batch"}, "SetRebalance/eks-batch false"},
 		"Lifetime":     {"in seconds", SetLifetime{Group: "eks-batch", Seconds: 86400}, "SetLifetime/eks-batch 86400"},
 		"Stop":         {"a Deployment by its namespace too", StopAutoscaler{Autoscaler: anAutoscaler("ca")}, "StopAutoscaler/kube-system/ca 0"},
+		"Retake":       {"a Lease is told from a group of that name", RetakeLease{Lease: anAutoscaler("ca").Lease}, "RetakeLease/lease/kube-system/ca "},
 		"Size":         {"a managed node group's entry is that of its Auto Scaling group, so that one change is under way on it", SetGroupSize{Group: g, Min: 0, Max: 1, Desired: 7}, "SetGroupSize/eks-batch 0/1/7"},
 		"Start":        {"as many as it had", StartAutoscaler{Autoscaler: anAutoscaler("ca"), Replicas: 2}, "StartAutoscaler/kube-system/ca 2"},
 		"Enable":       {"by the group's own name", EnablePolicies{Recorded: g, Names: []string{"out", "in"}}, "EnablePolicies/eks-batch out:in"},

@@ -35,6 +35,8 @@ func (s *scene) effect(action Action, now time.Time) {
 		s.w.Engine.Canaries = slices.DeleteFunc(slices.Clone(s.w.Engine.Canaries), func(c inventory.Canary) bool { return c.Pool == a.Pool })
 	case HoldLease:
 		s.leases(a.Lease.Name, func(ca *inventory.Autoscaler) { ca.LeaseHolder, ca.LeaseRenewed = v1alpha1.LeaseIdentity, now })
+	case RetakeLease:
+		s.leases(a.Lease.Name, func(ca *inventory.Autoscaler) { ca.LeaseHolder, ca.LeaseRenewed = v1alpha1.LeaseIdentity, now })
 	case LetGoLease:
 		s.leases(a.Lease.Name, func(ca *inventory.Autoscaler) { ca.LeaseHolder = "" })
 	case EnsureNodePool:

@@ -385,3 +385,49 @@ func TestSingleScalerNamesWhoInterferes(t *testing.T) {
 		})
 	}
 }
+
+// second is a Cluster Autoscaler of another team's, with an election of its own.
+func second(change func(*inventory.Autoscaler)) func(*World) {
+	return func(w *World) {
+		a := anAutoscaler("second")
+		a.Owner, a.ChangedBy = "Helm release team/second", "helm"
+		change(&a)
+		w.Autoscalers = append(slices.Clone(w.Autoscalers), a)
+	}
+}
+
+func TestASecondAutoscaler(t *testing.T) {
+	const object = "deployment/kube-system/second"
+	again := closed(operation("StopAutoscaler/kube-system/second", "0", time.Minute))
+	again.Attempts = mostStops
+	gone := func(a *inventory.Autoscaler) { a.Replicas, a.StatusReplicas, a.Pods = 0, 0, 0 }
+	run(t, map[string]step{
+		"Comes": {
+			reason: "it is stopped as the first one was, and nothing evicted before it is gone",
+			world:  inTheMiddle().with(second(func(*inventory.Autoscaler) {})),
+			want:   heldUp([]string{"StopAutoscaler kube-system/second 0"}, "Wait AutoscalerRunning "+object),
+		},
+		"Ends": {
+			reason: "its pods may act for as long as they are there",
+			world:  inTheMiddle().with(second(func(a *inventory.Autoscaler) { a.Replicas = 0 })),
+			want:   heldUp(nil, "Wait AutoscalerStopping "+object),
+		},
+		"Gone": {
+			reason: "its Lease is held, so that it is a standby if it comes back",
+			world:  inTheMiddle().with(second(gone)),
+			want:   shiftingOn("HoldLease kube-system/second"),
+		},
+		"Again": {
+			reason:    "where there is no election it is stopped twice at most",
+			migration: aMigration().ledger(again),
+			world:     inTheMiddle().with(second(func(a *inventory.Autoscaler) { a.LeaderElect = false })),
+			want:      heldUp(nil, "Block TwoScalers "+object),
+			says:      "by Helm release team/second (field manager helm)",
+		},
+		"OtherGroups": {
+			reason: "one that scales other groups is nobody's business",
+			world:  inTheMiddle().with(second(func(a *inventory.Autoscaler) { a.Discovery = []string{"theirs"} })),
+			want:   shiftingOn(),
+		},
+	})
+}
