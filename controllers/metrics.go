@@ -43,7 +43,7 @@ var (
 	blockersDesc = prometheus.NewDesc("castoff_migration_blockers",
 		"What the Migration's status lists under blockers, by severity (Block, Wait, Warn) and reason.", []string{"migration", "severity", "reason"}, nil)
 	lastLookDesc = prometheus.NewDesc("castoff_last_look_timestamp_seconds",
-		"When the cluster was last looked at for the Migration, in Unix time.", []string{"migration"}, nil)
+		"When the cluster was last looked at for the Migration, or first tried to be, in Unix time.", []string{"migration"}, nil)
 )
 
 // migrationMetrics is what Prometheus is told of the Migrations that this process drives: it starts from nothing in a new process, as
@@ -71,14 +71,7 @@ type migrationRecord struct {
 func (mm *migrationMetrics) looked(m *v1alpha1.Migration, at time.Time, serving []plan.PoolServing) {
 	mm.mu.Lock()
 	defer mm.mu.Unlock()
-	r := mm.of[m.Name]
-	if r == nil || r.uid != m.UID {
-		r = &migrationRecord{uid: m.UID, looked: at, unserved: map[string]time.Duration{}, double: map[string]time.Duration{}}
-		if mm.of == nil {
-			mm.of = map[string]*migrationRecord{}
-		}
-		mm.of[m.Name] = r
-	}
+	r := mm.record(m, at)
 	since := max(0, at.Sub(r.looked)) // a clock may be set back
 	for _, s := range r.serving {
 		switch {
@@ -91,13 +84,24 @@ func (mm *migrationMetrics) looked(m *v1alpha1.Migration, at time.Time, serving 
 	r.looked, r.serving = at, serving
 }
 
-// told notes the status that was written.
-func (mm *migrationMetrics) told(m *v1alpha1.Migration) {
+// told notes the status that is written at that time, after a look that failed as well.
+func (mm *migrationMetrics) told(m *v1alpha1.Migration, at time.Time) {
 	mm.mu.Lock()
 	defer mm.mu.Unlock()
+	m.Status.DeepCopyInto(&mm.record(m, at).status)
+}
+
+// record of a Migration. One that begins without a look that succeeded says that there was none since then.
+func (mm *migrationMetrics) record(m *v1alpha1.Migration, at time.Time) *migrationRecord {
 	if r := mm.of[m.Name]; r != nil && r.uid == m.UID {
-		m.Status.DeepCopyInto(&r.status)
+		return r
 	}
+	if mm.of == nil {
+		mm.of = map[string]*migrationRecord{}
+	}
+	r := &migrationRecord{uid: m.UID, looked: at, unserved: map[string]time.Duration{}, double: map[string]time.Duration{}}
+	mm.of[m.Name] = r
+	return r
 }
 
 // forget tells no more of a Migration that is gone.

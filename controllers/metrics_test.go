@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -104,9 +105,8 @@ func TestSecondsBetweenLooks(t *testing.T) {
 
 func TestWhatTheStatusSays(t *testing.T) {
 	mm, m := &migrationMetrics{}, testMigration()
-	mm.told(m) // before any look: nothing to tell
 	if got := scraped(t, mm); len(got) > 0 {
-		t.Errorf("told of a Migration that was not looked at: %v", got)
+		t.Errorf("told of a Migration that nobody has heard of: %v", got)
 	}
 	mm.looked(m, time.Unix(0, 0), nil)
 	m.Status.Conditions = []metav1.Condition{
@@ -117,7 +117,7 @@ func TestWhatTheStatusSays(t *testing.T) {
 		{Severity: v1alpha1.SeverityBlock, Reason: "GateFailed", Object: "gate/a"}, {Severity: v1alpha1.SeverityBlock, Reason: "GateFailed", Object: "gate/b"},
 		{Severity: v1alpha1.SeverityWait, Reason: "GateUnknown", Object: "gate/c"},
 	}
-	mm.told(m)
+	mm.told(m, time.Unix(0, 0))
 	want := map[string]float64{
 		"castoff_migration_blockers{migration=" + m.Name + ",reason=GateFailed,severity=Block}": 2,
 		"castoff_migration_blockers{migration=" + m.Name + ",reason=GateUnknown,severity=Wait}": 1,
@@ -130,7 +130,7 @@ func TestWhatTheStatusSays(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	m.Status.Blockers[0].Reason = "Changed" // what was told is a copy
-	mm.told(testMigration())
+	mm.told(testMigration(), time.Unix(0, 0))
 	if got := scraped(t, mm); len(about(got, "castoff_migration_blockers")) > 0 {
 		t.Errorf("blockers that are gone are told of: %v", got)
 	}
@@ -141,7 +141,7 @@ func TestAMigrationOfTheSameNameStartsAnew(t *testing.T) {
 	mm.looked(m, time.Unix(0, 0), of("a"))
 	mm.looked(m, time.Unix(60, 0), of("a"))
 	m.UID = "another"
-	mm.told(m) // its predecessor's are not its own
+	mm.told(m, time.Unix(90, 0)) // nothing of its predecessor's is its own
 	mm.looked(m, time.Unix(120, 0), of("a", "ca"))
 	if got := scraped(t, mm)["castoff_unserved_seconds_total{migration="+m.Name+",pool=a}"]; got != 0 {
 		t.Errorf("the new one begins with %v seconds of the old one", got)
@@ -217,6 +217,14 @@ func TestMetricsOfAWholeMigration(t *testing.T) {
 	}
 }
 
+// awsIsAway fails the read that every look begins with.
+func awsIsAway(call string) error {
+	if call == "Cluster" || call == "List" {
+		return errors.New("AWS is away")
+	}
+	return nil
+}
+
 // TestMetricsOfALookThatFails: what is told is what the status says, and the pools' scalers stay those of the last look.
 func TestMetricsOfALookThatFails(t *testing.T) {
 	w := newWorld(t)
@@ -226,7 +234,7 @@ func TestMetricsOfALookThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := about(scraped(t, &r.metrics), "castoff_single_scaler", "castoff_last_look_timestamp_seconds")
-	w.fault = func(string) error { return fmt.Errorf("AWS is away") }
+	w.fault = awsIsAway
 	w.advance(time.Minute)
 	if _, err, _ := reconcileOnce(r); err == nil {
 		t.Fatal("a look without AWS succeeds")
@@ -235,8 +243,32 @@ func TestMetricsOfALookThatFails(t *testing.T) {
 	if diff := cmp.Diff(before, about(got, "castoff_single_scaler", "castoff_last_look_timestamp_seconds")); diff != "" {
 		t.Errorf("a look that failed changed what was seen: %s", diff)
 	}
-	if len(about(got, "castoff_single_scaler")) != len(testPools) {
+	if got["castoff_migration_condition{condition=Ready,migration=prod}"] != 0 || len(about(got, "castoff_single_scaler")) != len(testPools) {
 		t.Errorf("not every pool is told of: %v", got)
+	}
+}
+
+// TestMetricsOfAProcessThatCannotLook: it says since when it tries, so that an alert can tell, and nothing of pools that it has not seen.
+func TestMetricsOfAProcessThatCannotLook(t *testing.T) {
+	w := newWorld(t)
+	apply(t, w)
+	r, began := w.reconciler(), w.now
+	w.fault = awsIsAway
+	for range 3 {
+		if _, err, _ := reconcileOnce(r); err == nil {
+			t.Fatal("a look without AWS succeeds")
+		}
+		w.advance(time.Minute)
+	}
+	got := scraped(t, &r.metrics)
+	if at := got["castoff_last_look_timestamp_seconds{migration=prod}"]; at != float64(began.Unix()) {
+		t.Errorf("it says that it looked at %v, and it tries since %d", at, began.Unix())
+	}
+	if pools := about(got, "castoff_single_scaler", "castoff_unserved_seconds_total"); len(pools) > 0 {
+		t.Errorf("it tells of pools that it has not seen: %v", pools)
+	}
+	if got["castoff_migration_condition{condition=Reconciling,migration=prod}"] != 1 {
+		t.Errorf("the conditions are not told: %v", got)
 	}
 }
 
@@ -253,7 +285,7 @@ func TestScrapesWhileItWorks(t *testing.T) {
 	}
 	for i := range 200 {
 		mm.looked(m, time.Unix(int64(i), 0), of("a"))
-		mm.told(m)
+		mm.told(m, time.Unix(0, 0))
 	}
 	scrapes.Wait()
 	if got := scraped(t, mm)["castoff_unserved_seconds_total{migration="+m.Name+",pool=a}"]; got != 199 {
@@ -265,7 +297,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	mm, m := &migrationMetrics{}, testMigration()
 	mm.looked(m, time.Unix(0, 0), of("a"))
 	m.Status.Blockers = []v1alpha1.Blocker{{Severity: v1alpha1.SeverityBlock, Reason: "GateFailed"}}
-	mm.told(m)
+	mm.told(m, time.Unix(0, 0))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(mm, actionsTotal)
 	actionsTotal.WithLabelValues("Test", "Done")

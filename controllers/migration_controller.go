@@ -125,7 +125,7 @@ func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, 
 func (r *Reconciler) finish(ctx context.Context, stored, m *v1alpha1.Migration, d plan.Decision, results []result) (ctrl.Result, error) {
 	r.Observer.forget(d.Actions)
 	r.report(m, results)
-	r.metrics.told(m)
+	r.metrics.told(m, r.Observer.Clock())
 	if err := r.write(ctx, stored, m); err != nil {
 		return retryConflict(err)
 	}
@@ -154,7 +154,7 @@ func (r *Reconciler) finish(ctx context.Context, stored, m *v1alpha1.Migration, 
 
 func (r *Reconciler) cannotLook(ctx context.Context, before, m *v1alpha1.Migration, err error) (ctrl.Result, error) {
 	r.fail(m, err)
-	r.metrics.told(m)
+	r.metrics.told(m, r.Observer.Clock())
 	if werr := r.write(ctx, before, m); werr != nil {
 		return retryConflict(errors.Join(err, werr))
 	}

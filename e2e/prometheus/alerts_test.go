@@ -269,7 +269,9 @@ func TestAlerts(t *testing.T) {
 		"Down":        {"no replica leads", map[string]string{`controller_runtime_active_workers{controller="nodeclaim.lifecycle",pod="karpenter-a"}`: "0x120"}, 10 * time.Minute, []string{"warning CastoffDown"}, "No castoff leads."},
 		"Restart":     {"a rolling update takes less", but(map[string]string{leads: "0x10 _x30 0x80"}), 11 * time.Minute, nil, ""},
 	}
+	fires := ""
 	for name, tc := range cases {
+		fires += strings.Join(tc.want, "\n") + "\n"
 		t.Run(name, func(t *testing.T) {
 			got := alertsAt(t, tc.series, tc.at)
 			var names []string
@@ -285,6 +287,11 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("%s: it is not said that %q, but %q", tc.reason, tc.says, said)
 			}
 		})
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllSubmatch(alertRules(t), -1) {
+		if !strings.Contains(fires, " "+string(alert[1])+"\n") {
+			t.Errorf("no case has %s fire", alert[1])
+		}
 	}
 }
 
