@@ -3,7 +3,9 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,24 +27,88 @@ type result struct {
 	snapshot string
 }
 
-// act makes the actions in their order. One that fails does not stop the others: the planner ordered them so that none
-// relies on what is not in the world yet. Only the end of the context does.
+// actLimit is for how long new actions begin in one reconcile. What is left over is decided anew at the next look, by what is true then.
+const actLimit = 5 * time.Second
+
+// act makes the actions in their order, those on different nodes that follow each other side by side. One that fails does not stop the
+// others: the planner ordered them so that none relies on what is not in the world yet. Only the end of the context, or of actLimit, does.
 func (r *Reconciler) act(ctx context.Context, m *v1alpha1.Migration, w plan.World, actions []plan.Action) []result {
+	until := r.Observer.Clock().Add(actLimit)
 	var out []result
-	for _, a := range actions {
-		if ctx.Err() != nil {
-			out = append(out, result{action: a, err: ctx.Err()})
+	failed := map[string]bool{}
+	for len(actions) > 0 {
+		if failed[plan.NodeOf(actions[0])] { // it relies on what just failed
+			actions = actions[1:]
 			continue
 		}
-		if r.superseded(ctx, m) {
-			break // a pause must not wait for the rest of what was decided before it
+		n := max(1, sideBySide(actions, failed))
+		results := make([]*result, n)
+		together(r.Options.NodesAtOnce, n, func(i int) {
+			if r.Observer.Clock().Before(until) && !r.superseded(ctx, m) { // a pause must not wait for the rest of what was decided before it
+				results[i] = r.try(ctx, m, w, actions[i])
+			}
+		})
+		for _, res := range results {
+			if res == nil {
+				return out
+			}
+			out = append(out, *res)
+			if node := plan.NodeOf(res.action); node != "" && res.err != nil {
+				failed[node] = true
+			}
 		}
-		res := result{action: a}
-		res.err = r.do(ctx, m, w, a, &res)
-		actionsTotal.WithLabelValues(actionName(a), string(outcomeOf(res.err))).Inc()
-		out = append(out, res)
+		actions = actions[n:]
 	}
 	return out
+}
+
+func (r *Reconciler) try(ctx context.Context, m *v1alpha1.Migration, w plan.World, a plan.Action) *result {
+	res := &result{action: a, err: ctx.Err()}
+	if res.err == nil {
+		res.err = r.do(ctx, m, w, a, res)
+		r.Observer.drains.touched(plan.NodeOf(a))
+	}
+	actionsTotal.WithLabelValues(actionName(a), string(outcomeOf(res.err))).Inc()
+	return res
+}
+
+// sideBySide is how many of the next actions are each about a node of its own, on which nothing failed.
+func sideBySide(actions []plan.Action, failed map[string]bool) int {
+	seen := map[string]bool{"": true}
+	for i, a := range actions {
+		node := plan.NodeOf(a)
+		if seen[node] || failed[node] {
+			return i
+		}
+		seen[node] = true
+	}
+	return len(actions)
+}
+
+// together calls do for 0 to n-1, so many at once; with at most one at once in the caller's own goroutine. A panic of one is the caller's.
+func together(atOnce, n int, do func(int)) {
+	if atOnce <= 1 || n == 1 {
+		for i := range n {
+			do(i)
+		}
+		return
+	}
+	panics := make(chan any, n)
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i := range n {
+		g.Go(func() error {
+			defer func() { panics <- recover() }()
+			do(i)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	for range n {
+		if p := <-panics; p != nil {
+			panic(p)
+		}
+	}
 }
 
 // superseded says that somebody changed what is wanted since it was read. A read that fails says nothing.
@@ -239,7 +305,11 @@ func (r *Reconciler) endDrained(ctx context.Context, a plan.EndInstances) error 
 	if err != nil {
 		return err
 	}
-	for _, id := range a.IDs {
+	ids, err := r.Observer.inService(ctx, a.Group, a.IDs)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
 		for _, n := range nodes {
 			if n.InstanceID != id {
 				continue
@@ -249,7 +319,10 @@ func (r *Reconciler) endDrained(ctx context.Context, a plan.EndInstances) error 
 			}
 		}
 	}
-	return r.Observer.Ports.NodeGroups.EndInstances(ctx, a.Group, a.IDs)
+	if len(ids) == 0 {
+		return nil // somebody ended them
+	}
+	return r.Observer.Ports.NodeGroups.EndInstances(ctx, a.Group, ids)
 }
 
 // empty says why a node may not end yet.

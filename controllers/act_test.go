@@ -236,12 +236,14 @@ func TestEndDrained(t *testing.T) {
 		"Empty":      {reason: "nothing evictable is left", pods: map[string]int{"i-general-0": 0}, ids: []string{"i-general-0"}, ends: true},
 		"CameBack":   {reason: "a pod was bound to the node since the look", pods: map[string]int{"i-general-0": 1}, ids: []string{"i-general-0"}, want: "1 evictable pods again"},
 		"OneOfTwo":   {reason: "one call ends both or none", pods: map[string]int{"i-general-0": 0, "i-general-1": 2}, ids: []string{"i-general-0", "i-general-1"}, want: "i-general-1 has 2 evictable pods again"},
-		"NoNode":     {reason: "an instance that never became a node holds no pod", ids: []string{"i-stray"}, ends: true},
+		"NoNode":     {reason: "an instance that never became a node holds no pod", ids: []string{"i-general-2"}, ends: true},
+		"Gone":       {reason: "one that the group has no more was ended by somebody", ids: []string{"i-stray"}},
 		"CannotLook": {reason: "what cannot be seen is not ended", pods: map[string]int{"i-general-0": 0}, state: errors.New("timeout"), ids: []string{"i-general-0"}, want: "timeout"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w, r := ready(t)
+			w.removeNode("i-general-2")
 			for node, n := range tc.pods {
 				w.pods[node] = n
 			}

@@ -50,3 +50,40 @@ func TestAnnounceScalers(t *testing.T) {
 		})
 	}
 }
+
+// TestAnnounceReturns: who did something comes back, and is told again; a check that is run again says the same.
+func TestAnnounceReturns(t *testing.T) {
+	has := func(blockers ...v1alpha1.Blocker) *v1alpha1.Migration {
+		m := migration()
+		m.Status.Blockers = blockers
+		return m
+	}
+	blocker := func(severity v1alpha1.Severity, reason string) v1alpha1.Blocker {
+		return v1alpha1.Blocker{Severity: severity, Reason: reason, Object: "x"}
+	}
+	standby, check := blocker(v1alpha1.SeverityWarn, "AutoscalerStandby"), blocker(v1alpha1.SeverityWarn, "BarePod")
+	lease, graver := blocker(v1alpha1.SeverityWarn, "LeaseTaken"), blocker(v1alpha1.SeverityBlock, "LeaseTaken")
+	r := newWorld(t).reconciler()
+	recorder := events.NewFakeRecorder(10)
+	r.Recorder = recorder
+	for _, s := range []struct {
+		reason        string
+		before, after *v1alpha1.Migration
+		want          int
+	}{
+		{"both are new", has(), has(standby, check), 2},
+		{"both are known", has(standby, check), has(standby, check), 0},
+		{"both were gone: one is somebody's doing, the other a check", has(), has(standby, check), 1},
+		{"somebody took a Lease", has(), has(lease), 1},
+		{"and again and again, which is graver", has(lease), has(graver), 1},
+		{"it is as grave as it was", has(graver), has(graver), 0},
+	} {
+		r.announce(s.before, s.after)
+		if got := len(recorder.Events); got != s.want {
+			t.Errorf("%s: %d events, want %d", s.reason, got, s.want)
+		}
+		for len(recorder.Events) > 0 {
+			<-recorder.Events
+		}
+	}
+}

@@ -132,6 +132,10 @@ func (b believer) List(ctx context.Context, also ...string) ([]inventory.NodeGro
 	return out, err
 }
 
+func (b believer) Refresh(ctx context.Context, _ []inventory.NodeGroup) ([]inventory.NodeGroup, error) {
+	return b.List(ctx)
+}
+
 func believe(g *inventory.NodeGroup, kind string, names []string) {
 	switch kind {
 	case "DisablePolicies":

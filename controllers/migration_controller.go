@@ -25,6 +25,8 @@ const throttledAgain = 5 * time.Second
 type Options struct {
 	// Namespace that castoff runs in: snapshot, report and canary pods live there.
 	Namespace string
+	// NodesAtOnce is on how many nodes it works at once; 0: one after the other.
+	NodesAtOnce int
 }
 
 // Reconciler drives Migrations. It runs one at a time (setup.go).
@@ -39,6 +41,9 @@ type Reconciler struct {
 	failed map[string]error
 	// announced are the warnings that were told as events: a check that is run again says the same again.
 	announced map[string]bool
+	// written is when the status was last written; unwritten says that there is something in it that was not.
+	written   time.Time
+	unwritten bool
 	// accepted are the findings of this look that are accepted.
 	accepted map[string]bool
 	// seen are the blockers of the last look by Migration, those that the status has no room for among them.
@@ -61,6 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	before := m.DeepCopy()
+	r.unwritten = false
 	w, err := r.Observer.Observe(ctx, m)
 	if err != nil {
 		return r.cannotLook(ctx, before, m, err)
@@ -118,6 +124,9 @@ func (r *Reconciler) record(ctx context.Context, before, m *v1alpha1.Migration, 
 		return nil, err
 	}
 	r.announceAccepted(m, w.Findings, d.Passed)
+	if r.unwritten {
+		return before, nil
+	}
 	return m.DeepCopy(), nil
 }
 
@@ -149,7 +158,11 @@ func (r *Reconciler) finish(ctx context.Context, stored, m *v1alpha1.Migration, 
 	if throttled {
 		return ctrl.Result{RequeueAfter: throttledAgain}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(d.Until.Sub(r.Observer.Clock()), time.Millisecond)}, nil
+	again := max(d.Until.Sub(r.Observer.Clock()), time.Millisecond)
+	if r.unwritten {
+		again = min(again, statusPace)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 func (r *Reconciler) cannotLook(ctx context.Context, before, m *v1alpha1.Migration, err error) (ctrl.Result, error) {

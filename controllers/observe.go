@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -29,9 +28,6 @@ import (
 const (
 	// lookDeadline bounds one look. What does not answer by then is looked at again later.
 	lookDeadline = 30 * time.Second
-	// groupsFresh is for how long a list of node groups serves when castoff itself has changed none since: the Kubernetes
-	// watches wake the reconciler more often than AWS needs to be asked.
-	groupsFresh = 5 * time.Second
 	// settledFresh is the same for what changes only if somebody works on it: queue, identities, the release, the cluster.
 	settledFresh = 5 * time.Minute
 	// unsettledFresh is the same while it is not as it should be.
@@ -64,7 +60,8 @@ type Observer struct {
 	pools      *watched
 
 	cluster      memo[inventory.Cluster]
-	groups       memo[[]inventory.NodeGroup]
+	groups       groupList
+	drains       drainLooks
 	interruption memo[inventory.Interruption]
 	identity     memo[inventory.Identity]
 	release      memo[inventory.Engine]
@@ -112,8 +109,6 @@ func (o *Observer) forget(actions []plan.Action) {
 		case plan.DeleteGroup:
 			o.groups.forget()
 			o.identity.forget() // EKS may take the node role's access along
-		case plan.Ledgered:
-			o.groups.forget()
 		}
 	}
 }
@@ -180,27 +175,6 @@ func (o *Observer) observeBase(ctx context.Context, m *v1alpha1.Migration, w *pl
 	w.Nodes = assignGroups(nodes, w.Groups)
 	adoptSnapshot(m, w)
 	return nil
-}
-
-func (o *Observer) listGroups(ctx context.Context, m *v1alpha1.Migration) ([]inventory.NodeGroup, error) {
-	var also []string
-	for _, p := range m.Spec.Pools {
-		also = append(also, p.NodeGroups...)
-	}
-	if m.Spec.Home != nil {
-		also = append(also, m.Spec.Home.NodeGroup)
-	}
-	// What another leader did, or saw done, since the list was read makes the list old: an end that it shows to be due may be made.
-	for _, op := range m.Status.Operations {
-		for _, at := range []*metav1.Time{op.StartTime, op.DoneTime} {
-			if at != nil {
-				o.groups.forgetOlder(at.Add(time.Second)) // times in a status are whole seconds
-			}
-		}
-	}
-	return o.groups.get(ctx, o.Clock(), always[[]inventory.NodeGroup](groupsFresh), func(ctx context.Context) ([]inventory.NodeGroup, error) {
-		return o.Ports.NodeGroups.List(ctx, also...)
-	})
 }
 
 func (o *Observer) observeInterruption(ctx context.Context, c inventory.Cluster) (inventory.Interruption, error) {

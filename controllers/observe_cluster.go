@@ -85,7 +85,7 @@ func (o *Observer) pendingPods(ctx context.Context) (int, error) {
 		if waits(p) {
 			n++
 		}
-	}, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", "")})
+	}, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", "")}, client.MatchingLabelsSelector{Selector: notPlaceholders})
 	return n, err
 }
 

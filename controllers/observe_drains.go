@@ -3,11 +3,15 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpevents "sigs.k8s.io/karpenter/pkg/events"
@@ -19,20 +23,108 @@ import (
 // mostAtOnce bounds how many nodes are looked at at once: a page of pods is kept of each.
 const mostAtOnce = 8
 
-// states reads what is left on the nodes, by name.
+const (
+	// mostRead bounds how many nodes' pods are read in one look; those whose turn it is not are as they were.
+	mostRead = 100
+	// stateFresh is for how long a look at a node serves while nothing is known to have changed: about as long as pods need to go.
+	stateFresh = time.Second
+	// stateForgotten is when a node that nobody asks about any more is forgotten.
+	stateForgotten = time.Minute
+)
+
+// drainLooks are the last looks at nodes, so that the many nodes that wait for the same budgets are not all read again whenever one pod of
+// theirs is Ready.
+type drainLooks struct {
+	mu   sync.Mutex
+	seen map[string]drainLook
+}
+
+type drainLook struct {
+	inventory.DrainState
+	at time.Time
+	// old says that castoff itself did something to the node since.
+	old bool
+}
+
+// touched makes the next look read the node.
+func (l *drainLooks) touched(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if look, ok := l.seen[node]; ok {
+		look.old = true
+		l.seen[node] = look
+	}
+}
+
+// states says what is left on the nodes, by name. Of many nodes those are read first that were touched, whose budgets have room that
+// they had not, and that were not looked at for longest. A node that was never looked at and has to wait for its turn is left out.
 func (o *Observer) states(ctx context.Context, nodes []string) (map[string]inventory.DrainState, error) {
-	states := make([]inventory.DrainState, len(nodes))
+	if len(nodes) == 0 {
+		return map[string]inventory.DrainState{}, nil
+	}
+	room, err := o.roomyBudgets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, now := &o.drains, o.Clock()
+	l.mu.Lock()
+	due := l.due(nodes, room, now)
+	l.mu.Unlock()
+	states := make([]inventory.DrainState, len(due))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(mostAtOnce)
-	for i, n := range nodes {
+	for i, n := range due {
 		g.Go(func() (err error) { states[i], err = o.Ports.Drainer.State(gctx, n); return err })
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	out := map[string]inventory.DrainState{}
-	for i, n := range nodes {
-		out[n] = states[i]
+	for i, n := range due {
+		l.seen[n] = drainLook{DrainState: states[i], at: now}
+	}
+	for _, n := range nodes {
+		if look, ok := l.seen[n]; ok {
+			out[n] = look.DrainState
+		}
+	}
+	return out, nil
+}
+
+// due are the nodes to read now, and those that nobody asks about any more are forgotten.
+func (l *drainLooks) due(nodes []string, room map[string]bool, now time.Time) []string {
+	if l.seen == nil {
+		l.seen = map[string]drainLook{}
+	}
+	maps.DeleteFunc(l.seen, func(_ string, look drainLook) bool { return now.Sub(look.at) >= stateForgotten })
+	gained := func(b inventory.BudgetNeed) bool { return b.Room == 0 && room[b.Budget] }
+	urgent, aged := []string{}, []string{}
+	for _, n := range nodes {
+		look, seen := l.seen[n]
+		switch {
+		case !seen, look.old, slices.ContainsFunc(look.Budgets, gained):
+			urgent = append(urgent, n)
+		case now.Sub(look.at) >= stateFresh:
+			aged = append(aged, n)
+		}
+	}
+	slices.SortStableFunc(urgent, func(a, b string) int { return l.seen[a].at.Compare(l.seen[b].at) })
+	slices.SortStableFunc(aged, func(a, b string) int { return l.seen[a].at.Compare(l.seen[b].at) })
+	due := append(urgent, aged...)
+	return due[:min(len(due), mostRead)]
+}
+
+// roomyBudgets are the PodDisruptionBudgets that let a pod go now, by namespace/name, from the cache.
+func (o *Observer) roomyBudgets(ctx context.Context) (map[string]bool, error) {
+	var list policyv1.PodDisruptionBudgetList
+	if err := o.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
+	}
+	out := map[string]bool{}
+	for _, b := range list.Items {
+		out[b.Namespace+"/"+b.Name] = b.Status.DisruptionsAllowed > 0
 	}
 	return out, nil
 }

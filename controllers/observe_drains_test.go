@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,7 +45,8 @@ func TestObserveDrains(t *testing.T) {
 		want[n] = inventory.DrainState{Node: n, Evictable: len(n)}
 	}
 	drainer := &countingDrainer{}
-	o := &Observer{Ports: Ports{Drainer: drainer}, Live: newStore()}
+	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	o := &Observer{Ports: Ports{Drainer: drainer}, Live: newStore(), Client: newStore(), Clock: func() time.Time { return at }}
 	w := plan.World{}
 	if err := o.observeDrains(t.Context(), plan.Needs{Drains: nodes}, &w); err != nil {
 		t.Fatal(err)
@@ -55,6 +58,7 @@ func TestObserveDrains(t *testing.T) {
 		t.Errorf("%d looks, %d at once: a page of pods is kept of each, and %d may be", drainer.looks.Load(), drainer.most.Load(), mostAtOnce)
 	}
 	drainer.err = errors.New("timeout")
+	at = at.Add(stateFresh)
 	if err := o.observeDrains(t.Context(), plan.Needs{Drains: nodes}, &w); !errors.Is(err, drainer.err) {
 		t.Errorf("a node that could not be looked at is not taken for empty: %v", err)
 	}
@@ -118,6 +122,48 @@ func TestLaunchFailures(t *testing.T) {
 	}
 }
 
+// TestWhichNodesAreReadAgain: many nodes wait for the same budgets, and few of them have changed.
+func TestWhichNodesAreReadAgain(t *testing.T) {
+	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	seen := func(ago time.Duration, old bool, room int) drainLook {
+		return drainLook{DrainState: inventory.DrainState{Budgets: []inventory.BudgetNeed{{Budget: "shop/web", Pods: 1, Room: room}}}, at: at.Add(-ago), old: old}
+	}
+	few, many := map[string]drainLook{}, map[string]drainLook{}
+	var names []string
+	for i := range mostRead + 20 {
+		names = append(names, fmt.Sprintf("n%03d", i))
+		many[names[i]] = seen(time.Duration(i+2)*time.Second, false, 0)
+	}
+	maps.Copy(few, map[string]drainLook{"n000": seen(0, false, 0), "n001": seen(0, true, 0), "n002": seen(stateFresh, false, 0), "n003": seen(0, false, 1), "gone": seen(stateForgotten, false, 0)})
+	cases := map[string]struct {
+		reason string
+		seen   map[string]drainLook
+		nodes  []string
+		room   map[string]bool
+		want   []string
+	}{
+		"Unseen":  {"what was never looked at", nil, names[:2], nil, names[:2]},
+		"Due":     {"what castoff touched, and what is old", few, names[:4], nil, []string{"n001", "n002"}},
+		"Room":    {"what a budget lets go that did not", few, names[:4], map[string]bool{"shop/web": true}, []string{"n002", "n000", "n001"}},
+		"TooMany": {"those that wait for longest", many, names, nil, names[20:]},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := &drainLooks{seen: maps.Clone(tc.seen)}
+			got := l.due(tc.nodes, tc.room, at)
+			if name == "TooMany" {
+				slices.Sort(got)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", tc.reason, diff)
+			}
+			if _, kept := l.seen["gone"]; kept {
+				t.Error("a node that nobody asks about is kept")
+			}
+		})
+	}
+}
+
 // TestCandidatesAreLookedAt: before a drain begins the pods of those nodes are looked at of which one is to begin, and their errors
 // are no guess.
 func TestCandidatesAreLookedAt(t *testing.T) {
@@ -150,6 +196,7 @@ func TestCandidatesAreLookedAt(t *testing.T) {
 	}
 	drainer := &countingDrainer{Drainer: r.Observer.Ports.Drainer, err: errors.New("timeout")}
 	r.Observer.Ports.Drainer = drainer
+	w.advance(stateFresh)
 	if _, err := r.Observer.Observe(t.Context(), m); !errors.Is(err, drainer.err) {
 		t.Errorf("a look that failed is no order to begin with: %v", err)
 	}

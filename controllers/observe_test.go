@@ -153,9 +153,9 @@ func TestWhatIsAskedAgain(t *testing.T) {
 		"Identity":     {reason: "the roles were", action: plan.EnsureIdentity{}, want: asked{"identity": 1}},
 		"CRDs":         {reason: "the definitions belong to the engine", action: plan.InstallCRDs{}, want: asked{"release": 1}},
 		"Engine":       {reason: "the release was installed", action: plan.InstallEngine{}, want: asked{"release": 1}},
-		"Size":         {reason: "a group was changed", action: plan.SetGroupSize{}, want: asked{"groups": 1}},
-		"End":          {reason: "instances end", action: plan.EndInstances{}, want: asked{"groups": 1}},
-		"Policies":     {reason: "policies are part of the group", action: plan.DisablePolicies{}, want: asked{"groups": 1}},
+		"Size":         {reason: "what a change of a group came to is looked for in its own pace", action: plan.SetGroupSize{}, want: asked{}},
+		"End":          {reason: "an end, too", action: plan.EndInstances{}, want: asked{}},
+		"Policies":     {reason: "and a policy", action: plan.DisablePolicies{}, want: asked{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestHowLongALookIsFresh(t *testing.T) {
 		after  time.Duration
 		want   asked
 	}{
-		"Soon":      {reason: "watches wake the controller more often than AWS needs to be asked", after: 4 * time.Second, want: asked{}},
-		"Groups":    {reason: "somebody else may have changed a group", after: 5 * time.Second, want: asked{"groups": 1}},
+		"Soon":      {reason: "watches wake the controller more often than AWS needs to be asked", after: 9 * time.Second, want: asked{}},
+		"Groups":    {reason: "somebody else may have changed a group", after: 10 * time.Second, want: asked{"groups": 1}},
 		"Settled":   {reason: "nobody works on what is settled", after: 4 * time.Minute, want: asked{"groups": 1}},
 		"All":       {reason: "but it is looked at", after: 5 * time.Minute, want: all},
 		"Unsettled": {reason: "what castoff works on is asked often", spoil: func(w *world) { w.settled.Ready, w.identity.Ready, w.rel = false, false, false }, after: time.Second, want: asked{"interruption": 1, "identity": 1, "release": 1}},

@@ -29,6 +29,7 @@ type Ports struct {
 type NodeGroups interface {
 	Cluster(ctx context.Context) (inventory.Cluster, error)
 	List(ctx context.Context, also ...string) ([]inventory.NodeGroup, error)
+	Refresh(ctx context.Context, groups []inventory.NodeGroup) ([]inventory.NodeGroup, error)
 	Surroundings(ctx context.Context, c inventory.Cluster, groups []inventory.NodeGroup) (inventory.Surroundings, error)
 	Families(ctx context.Context, names []string) ([]inventory.InstanceFamily, error)
 	SecurityGroups(ctx context.Context) ([]inventory.SecurityGroup, error)

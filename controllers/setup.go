@@ -7,6 +7,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -40,6 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&appsv1.StatefulSet{}, all, builder.WithPredicates(scalers())).
 		Watches(&appsv1.DaemonSet{}, all, builder.WithPredicates(scalers())).
 		Watches(&coordinationv1.Lease{}, all, builder.WithPredicates(holders())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.unfinished), builder.WithPredicates(roomMade())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Build(r)
 	if err != nil {
@@ -88,7 +90,7 @@ func legacyNodes() predicate.Predicate {
 			before, ok := e.ObjectOld.(*corev1.Node)
 			after, ok2 := e.ObjectNew.(*corev1.Node)
 			return ok && ok2 && legacy(after) && (before.Spec.Unschedulable != after.Spec.Unschedulable ||
-				len(before.Spec.Taints) != len(after.Spec.Taints) || nodeReady(before) != nodeReady(after))
+				!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) || nodeReady(before) != nodeReady(after))
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -207,14 +208,42 @@ func (r *Reconciler) write(ctx context.Context, before, m *v1alpha1.Migration) e
 	if equality.Semantic.DeepEqual(before.Status, m.Status) {
 		return nil
 	}
+	if now := r.Observer.Clock(); now.Before(r.written.Add(statusPace)) && equality.Semantic.DeepEqual(weighty(before.Status), weighty(m.Status)) {
+		r.unwritten = true
+		return nil
+	}
 	if err := fit(&m.Status); err != nil {
 		return err
 	}
 	if err := r.Observer.Client.Status().Update(ctx, m); err != nil {
 		return fmt.Errorf("writing the status of Migration %s: %w", m.Name, err)
 	}
+	r.written, r.unwritten = r.Observer.Clock(), false
+	r.Observer.groups.wrote(m.DeepCopy().Status.Operations)
 	r.announce(before, m)
 	return nil
+}
+
+// statusPace is how often a status is written that differs in what changes with every pod only: watchers see each write.
+const statusPace = 2 * time.Second
+
+// weighty leaves of a status what is to be written at once: the phase, the ledger, the state of conditions and pools, and what needs a
+// human. Counters, times to come and what is waited for can wait a moment themselves.
+func weighty(s v1alpha1.MigrationStatus) v1alpha1.MigrationStatus {
+	out := *s.DeepCopy()
+	out.EstimatedCompletionTime, out.BlockedBy, out.NodesDone = nil, "", ""
+	for i := range out.Pools {
+		p := &out.Pools[i]
+		p.NodesLeft, p.NodesDraining, p.PodsLeft = 0, 0, 0
+	}
+	for i := range out.Conditions {
+		out.Conditions[i].Message = ""
+	}
+	out.Blockers = slices.DeleteFunc(out.Blockers, func(b v1alpha1.Blocker) bool { return b.Severity == v1alpha1.SeverityWait })
+	for i := range out.Blockers {
+		out.Blockers[i].Message, out.Blockers[i].Since = "", nil
+	}
+	return out
 }
 
 // announce tells changes of phase, and blockers that are new, as events.
@@ -231,7 +260,7 @@ func (r *Reconciler) announce(before, m *v1alpha1.Migration) {
 		if r.accepted[b.Reason+"|"+b.Object] {
 			continue
 		}
-		if b.Severity == v1alpha1.SeverityWait || r.announced[key] {
+		if b.Severity == v1alpha1.SeverityWait || r.announced[key] && !returned(before, b) {
 			continue
 		}
 		r.announced[key] = true

@@ -81,6 +81,7 @@ func Scheme() (*runtime.Scheme, error) {
 func CacheOptions() cache.Options {
 	return cache.Options{DefaultTransform: slim, ByObject: map[client.Object]cache.ByObject{
 		&corev1.Node{}:          {Transform: slimNode},
+		&corev1.Pod{}:           {Label: placeholders, Transform: slimPlaceholder},
 		&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", autoscaler.DefaultLease)},
 	}}
 }
@@ -137,6 +138,10 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 			return nil, fmt.Errorf("reading the cluster's certificate authority: %w", err)
 		}
 	}
+	room, err := roomOf(ctx, w)
+	if err != nil {
+		return nil, err
+	}
 	asg, eksAPI, ec2API, iamAPI := autoscaling.NewFromConfig(cfg), eks.NewFromConfig(cfg), newEC2Calls(ec2.NewFromConfig(cfg)), iam.NewFromConfig(cfg)
 	account := nodegroup.Account{Quotas: quotaCalls{servicequotas.NewFromConfig(cfg).GetServiceQuota}, Usage: usageCalls{cloudwatch.NewFromConfig(cfg).GetMetricData}, Clock: w.Clock}
 	watched := new(watched)
@@ -155,7 +160,7 @@ func NewObserver(ctx context.Context, w Wiring) (*Observer, error) {
 				Forget: forgetting(w.Cache, watched),
 			}),
 			Releases:  releases,
-			Drainer:   drain.New(w.Client, w.Live, w.Clock).WithRoom(drain.Room{Namespace: w.Namespace, Image: w.ManagerImage, Args: []string{"pause"}}),
+			Drainer:   drain.New(w.Client, w.Live, w.Clock).WithRoom(room),
 			Snapshots: snapshot.New(w.Client, w.Live, w.Namespace),
 			Gates:     gate.New(http.DefaultTransport, w.Clock),
 		},

@@ -170,6 +170,11 @@ func (p ports) List(context.Context, ...string) ([]inventory.NodeGroup, error) {
 	return shown.groups, p.w.read("List")
 }
 
+// Refresh shows no more and no less than List does.
+func (p ports) Refresh(ctx context.Context, _ []inventory.NodeGroup) ([]inventory.NodeGroup, error) {
+	return p.List(ctx)
+}
+
 // Families: EC2 knows of m6i and no other.
 func (p ports) Families(_ context.Context, names []string) ([]inventory.InstanceFamily, error) {
 	out := make([]inventory.InstanceFamily, len(names))

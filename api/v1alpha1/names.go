@@ -9,12 +9,15 @@ const (
 	LabelScaler = "castoff.sh/scaler"
 	// LabelPlaceholder marks castoff's own capacity placeholders, which belong to no workload.
 	LabelPlaceholder = "castoff.sh/placeholder"
-	// LabelPlaceholderPod on a placeholder is the UID of the pod that it stands for; LabelPlaceholderGroup is the same on placeholders
+	// LabelPlaceholderPod on a placeholder is the UID of the pod that it stands for, the first of several; LabelPlaceholderGroup is the same on placeholders
 	// of pods that are alike.
 	LabelPlaceholderPod   = "castoff.sh/placeholder-pod"
 	LabelPlaceholderGroup = "castoff.sh/placeholder-group"
-	// AnnotationPlaceholderNode on a placeholder is the legacy node whose pod it stands for.
-	AnnotationPlaceholderNode = "castoff.sh/placeholder-node"
+	// AnnotationPlaceholderNode on a placeholder is the legacy node whose pods it stands for; AnnotationPlaceholderPods are their UIDs,
+	// with commas between, and AnnotationPlaceholderBatch is how many placeholders the node was to have.
+	AnnotationPlaceholderNode  = "castoff.sh/placeholder-node"
+	AnnotationPlaceholderPods  = "castoff.sh/placeholder-pods"
+	AnnotationPlaceholderBatch = "castoff.sh/placeholder-batch"
 	// LabelCanary marks the NodePools, nodes and pods of the canary, by pool.
 	LabelCanary = "castoff.sh/canary"
 	// LabelCluster names the cluster on what castoff makes for it.
@@ -28,7 +31,7 @@ const (
 	AnnotationCordonedBy = "castoff.sh/cordoned-by"
 	// AnnotationDraining says that castoff began to drain the node; its value is the RFC 3339 time.
 	AnnotationDraining = "castoff.sh/draining-since"
-	// AnnotationWarmed on a legacy node says that placeholders were made for its pods; its value is the RFC 3339 time.
+	// AnnotationWarmed on a legacy node says that none of its pods needs a placeholder; its value is the RFC 3339 time.
 	AnnotationWarmed = "castoff.sh/warmed-at"
 	// AnnotationExcludedBy says that castoff took the node out of load balancers (node.kubernetes.io/exclude-from-external-load-balancers).
 	AnnotationExcludedBy = "castoff.sh/excluded-by"

@@ -96,7 +96,7 @@ func serve(ctx context.Context, mgr manager.Manager, namespace string) error {
 	}
 	observer.RolesBoundary, observer.Rights = env("ROLES_PERMISSIONS_BOUNDARY", ""), mgr.GetClient()
 	r := &controllers.Reconciler{
-		Observer: observer, Recorder: mgr.GetEventRecorder("castoff"), Options: controllers.Options{Namespace: namespace},
+		Observer: observer, Recorder: mgr.GetEventRecorder("castoff"), Options: controllers.Options{Namespace: namespace, NodesAtOnce: 8},
 	}
 	if err := metrics.Registry.Register(r.Metrics()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -20,11 +21,13 @@ import (
 // budgets are the PodDisruptionBudgets of the namespaces that a pass meets, listed once each.
 type budgets struct {
 	reader client.Reader
+	taken  *takings
+	now    time.Time
 	listed map[string][]policyv1.PodDisruptionBudget
 }
 
 func (d *Drainer) newBudgets() *budgets {
-	return &budgets{reader: d.client, listed: map[string][]policyv1.PodDisruptionBudget{}}
+	return &budgets{reader: d.client, taken: &d.taken, now: d.clock(), listed: map[string][]policyv1.PodDisruptionBudget{}}
 }
 
 // of gives the budgets that select the pod, by the Eviction API's own rule: a selector it cannot read selects nothing.
@@ -50,13 +53,12 @@ func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisrup
 	return matching, nil
 }
 
-// needs counts which of the pods have to ask which budgets, and how much room those have.
-func (b *budgets) needs(ctx context.Context, pods []*corev1.Pod) ([]inventory.BudgetNeed, error) {
-	var needs []inventory.BudgetNeed
+// needs counts which of the pods have to ask which budgets, and how much room those have; full are the pods whose one budget has none.
+func (b *budgets) needs(ctx context.Context, pods []*corev1.Pod) (needs []inventory.BudgetNeed, full []inventory.BlockedPod, err error) {
 	for _, pod := range pods {
 		matching, err := b.of(ctx, pod)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(matching) == 0 || unasked(pod, matching) {
 			continue
@@ -65,14 +67,17 @@ func (b *budgets) needs(ctx context.Context, pods []*corev1.Pod) ([]inventory.Bu
 		for _, name := range names(matching) {
 			key = append(key, name.String())
 		}
-		need := inventory.BudgetNeed{Budget: strings.Join(key, " "), Room: allowed(pod, matching)}
+		need := inventory.BudgetNeed{Budget: strings.Join(key, " "), Room: b.allowed(pod, matching)}
 		i := slices.IndexFunc(needs, func(n inventory.BudgetNeed) bool { return n.Budget == need.Budget })
 		if i < 0 {
 			i, needs = len(needs), append(needs, need)
 		}
 		needs[i].Pods++
+		if len(matching) == 1 && need.Room == 0 {
+			full = append(full, *noRoom(pod, matching))
+		}
 	}
-	return needs, nil
+	return needs, full, nil
 }
 
 // unasked says that the Eviction API lets the pod go without asking its budget: it does not run, or it is not Ready and the budget's
@@ -88,11 +93,11 @@ func unasked(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
 	return policy != nil && *policy == policyv1.AlwaysAllow || s.DesiredHealthy > 0 && s.CurrentHealthy >= s.DesiredHealthy
 }
 
-func allowed(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) int {
+func (b *budgets) allowed(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) int {
 	if len(matching) > 1 || behind(pod, matching) {
 		return 0
 	}
-	return int(matching[0].Status.DisruptionsAllowed)
+	return b.taken.left(&matching[0], b.now)
 }
 
 func names(budgets []policyv1.PodDisruptionBudget) []types.NamespacedName {

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type Drainer struct {
 	live   client.Reader
 	clock  func() time.Time
 	room   Room
+	taken  takings
 
 	mu sync.Mutex
 	// notBefore is until when the API server asked to be left alone.
@@ -60,7 +62,8 @@ func (d *Drainer) State(ctx context.Context, node string) (inventory.DrainState,
 			free = append(free, &pods.leaving[i])
 		}
 	}
-	state.Budgets, err = d.newBudgets().needs(ctx, free)
+	needs, full, err := d.newBudgets().needs(ctx, free)
+	state.Budgets, state.Blocked = needs, append(state.Blocked, full...)
 	return state, err
 }
 
@@ -82,14 +85,18 @@ func (d *Drainer) Pass(ctx context.Context, node string, allow inventory.DrainAl
 		return state, err
 	}
 	state.Evictable = len(pods.leaving)
-	if warmed(object) {
-		if err := d.dropMoved(ctx, node, pods.leaving); err != nil {
-			return state, err
-		}
-	}
 	p := d.newPass(object, allow)
 	p.leaving = pods.leaving
-	for _, pod := range first(pods.leaving) {
+	if p.rooms, err = d.roomsOf(ctx, node); err != nil {
+		return state, err
+	}
+	err = p.walk(ctx, &state)
+	return state, errors.Join(err, d.Drop(ctx, p.movedOut()))
+}
+
+// walk goes over the pods whose turn it is.
+func (p *pass) walk(ctx context.Context, state *inventory.DrainState) error {
+	for _, pod := range first(p.leaving) {
 		gone, reason, err := p.step(ctx, pod)
 		if gone {
 			state.Evictable--
@@ -98,9 +105,9 @@ func (d *Drainer) Pass(ctx context.Context, node string, allow inventory.DrainAl
 			state.Blocked = append(state.Blocked, *reason)
 		}
 		if err != nil {
-			return state, err
+			return err
 		}
 	}
 	state.Blocked = append(state.Blocked, p.noted...)
-	return state, nil
+	return nil
 }

@@ -322,11 +322,11 @@ func TestPassAsksAFullBudgetOnce(t *testing.T) {
 	var asked []policyv1.Eviction
 	answer := func(name string) error {
 		if name == "d-unready" {
-			return nil // the budget does not protect what does not serve
+			return nil // the budget does not protect what does not run
 		}
 		return noRoomAnswer()
 	}
-	c := faked(evictions(&asked, answer), begunNode("old"), budget("web", 0), pod("a"), pod("b"), pod("c"), pod("d-unready", notReady))
+	c := faked(evictions(&asked, answer), begunNode("old"), budget("web", 2), pod("a"), pod("b"), pod("c"), pod("d-unready", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }))
 	got, err := New(c, c, clock).Pass(t.Context(), "old", inventory.DrainAllowance{})
 	if err != nil {
 		t.Fatalf("Pass: %v", err)

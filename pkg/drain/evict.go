@@ -29,8 +29,9 @@ type pass struct {
 	allow    inventory.DrainAllowance
 	deadline time.Time
 	budgets  *budgets
-	// full are the budgets that refused a pod in this pass: asking again for the next healthy pod is a call for nothing.
-	full map[types.NamespacedName]bool
+	// rooms are the placeholders of the node's pods, gone the pods that were evicted.
+	rooms []inventory.Placeholder
+	gone  map[types.UID]bool
 	// leaving are the pods that have to leave the node, rollouts their Deployments by ReplicaSet.
 	leaving  []corev1.Pod
 	rollouts map[types.UID]*rollout
@@ -46,7 +47,7 @@ func (d *Drainer) newPass(node *corev1.Node, allow inventory.DrainAllowance) *pa
 		allow:    allow,
 		deadline: d.clock().Add(PassLimit),
 		budgets:  d.newBudgets(),
-		full:     map[types.NamespacedName]bool{},
+		gone:     map[types.UID]bool{},
 		rollouts: map[types.UID]*rollout{},
 	}
 }
@@ -57,6 +58,9 @@ func (p *pass) step(ctx context.Context, pod *corev1.Pod) (gone bool, reason *in
 	p.now = p.clock()
 	if reason := p.waits(pod, p.allow); reason != nil {
 		return false, reason, nil
+	}
+	if p.pendingRoom(pod) {
+		return false, nil, nil // the planner says so of the node
 	}
 	if until := p.busyUntil(); p.now.Before(until) {
 		return false, throttled(pod, until), nil
@@ -83,20 +87,21 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (gone bool, reason *i
 		return false, nil, err
 	}
 	if behind(pod, matching) {
-		return false, p.noRoom(pod, matching), nil
+		return false, noRoom(pod, matching), nil
 	}
 	if reason, err := p.leftBehind(ctx, pod); reason != nil || err != nil {
 		return false, reason, err
 	}
-	if p.isFull(pod, matching) {
-		reason = p.noRoom(pod, matching)
-	} else {
-		err = p.client.SubResource("eviction").Create(ctx, pod, eviction(pod))
-		if err == nil && warmed(p.node) {
-			return false, nil, p.drop(ctx, placeholderName(pod.UID)) // its successor is Pending already: the room is for that one
-		}
-		gone, reason, err = p.answer(pod, matching, err)
+	if !p.mayAsk(pod, matching) {
+		return false, noRoom(pod, matching), nil
 	}
+	err = p.client.SubResource("eviction").Create(ctx, pod, eviction(pod))
+	if err == nil {
+		p.gone[pod.UID] = true
+		return false, nil, nil
+	}
+	gone, reason, err = p.answer(pod, matching, err)
+	p.giveBack(pod, matching, reason)
 	if reason != nil && p.allow.Overrides(*reason) {
 		return p.override(ctx, pod, reason)
 	}
@@ -140,9 +145,20 @@ func behind(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
 		matching[0].Status.ObservedGeneration < matching[0].Generation
 }
 
-// isFull says that the pod's budget refused another healthy pod in this pass.
-func (p *pass) isFull(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
-	return len(matching) == 1 && pod.Status.Phase == corev1.PodRunning && kubeapi.Ready(pod) && p.full[client.ObjectKeyFromObject(&matching[0])]
+// mayAsk says that the pod's budget has room for it, as far as is known, and that the room is now the pod's; or that the answer matters
+// in any case, because the user allows the pod to go past its budget once the API server has refused.
+func (p *pass) mayAsk(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) bool {
+	if len(matching) != 1 || unasked(pod, matching) || p.taken.take(&matching[0], pod.Name, p.now) {
+		return true
+	}
+	return p.allow.Overrides(*noRoom(pod, matching))
+}
+
+// giveBack leaves the room of a pod that was not evicted to others.
+func (p *pass) giveBack(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget, why *inventory.BlockedPod) {
+	if len(matching) == 1 {
+		p.taken.giveBack(&matching[0], pod.Name, why != nil && why.Reason == inventory.BlockedByPDB && !unasked(pod, matching))
+	}
 }
 
 // answer reads the Eviction API's answer by its codes and causes, never by its words.
@@ -153,7 +169,7 @@ func (p *pass) answer(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget, 
 	case apierrors.IsNotFound(err):
 		return true, nil, nil
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), aboutBudget(err):
-		return false, p.noRoom(pod, matching), nil
+		return false, noRoom(pod, matching), nil
 	case apierrors.IsTooManyRequests(err):
 		seconds, _ := apierrors.SuggestsClientDelay(err)
 		return false, p.slowDown(pod, max(time.Duration(seconds)*time.Second, defaultRetryAfter)), nil
@@ -168,12 +184,9 @@ func (p *pass) answer(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget, 
 	}
 }
 
-func (p *pass) noRoom(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) *inventory.BlockedPod {
+func noRoom(pod *corev1.Pod, matching []policyv1.PodDisruptionBudget) *inventory.BlockedPod {
 	b := blocked(pod, inventory.BlockedByPDB, "waits for room in "+describe(matching))
 	b.PDBs = names(matching)
-	for _, name := range b.PDBs {
-		p.full[name] = true
-	}
 	return b
 }
 

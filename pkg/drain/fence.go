@@ -70,11 +70,19 @@ func cordon(n *corev1.Node) {
 
 // Begin opens the node's drain: Pass refuses to evict before it. From here on even pods that tolerate a cordon stay away, and
 // load balancers stop sending traffic before the pods go. The time of the first call is kept, and so is an exclusion from load
-// balancers that is somebody else's.
+// balancers that is somebody else's. When the first placeholder was made is noted beside it: they are gone when that is asked for.
 func (d *Drainer) Begin(ctx context.Context, node string) error {
+	rooms, err := d.roomsOf(ctx, node)
+	if err != nil {
+		return err
+	}
 	return d.patch(ctx, node, func(n *corev1.Node) {
 		if n.Annotations[v1alpha1.AnnotationDraining] == "" {
 			n.Annotations = with(n.Annotations, v1alpha1.AnnotationDraining, d.clock().UTC().Format(time.RFC3339))
+		}
+		if len(rooms) > 0 && n.Annotations[v1alpha1.AnnotationWarmed] == "" {
+			first := slices.MinFunc(rooms, func(a, b inventory.Placeholder) int { return a.Created.Compare(b.Created) })
+			n.Annotations = with(n.Annotations, v1alpha1.AnnotationWarmed, first.Created.UTC().Format(time.RFC3339))
 		}
 		if _, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]; !excluded {
 			n.Labels = with(n.Labels, corev1.LabelNodeExcludeBalancers, excludeValue)

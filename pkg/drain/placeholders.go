@@ -1,9 +1,11 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"time"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +28,16 @@ type Room struct {
 	// Image and Args wait until they are told to end.
 	Image string
 	Args  []string
+	// Cached has the placeholders from a watch, by IndexPlaceholderNode; nil: they are read past every cache.
+	Cached client.Reader
+}
+
+// IndexPlaceholderNode is the index of Room.Cached by the legacy node that a placeholder is for.
+const IndexPlaceholderNode = "castoff.sh/placeholder-node"
+
+// IndexOf gives the value of IndexPlaceholderNode.
+func IndexOf(o client.Object) []string {
+	return []string{o.GetAnnotations()[v1alpha1.AnnotationPlaceholderNode]}
 }
 
 // longest is for how many seconds a placeholder keeps its room. A batch that takes longer does without.
@@ -39,12 +51,38 @@ func (d *Drainer) WithRoom(r Room) *Drainer {
 
 // Placeholders lists castoff's placeholders, of all nodes.
 func (d *Drainer) Placeholders(ctx context.Context) ([]inventory.Placeholder, error) {
+	return d.placeholders(ctx)
+}
+
+// roomsOf lists the placeholders of one node's pods.
+func (d *Drainer) roomsOf(ctx context.Context, node string) ([]inventory.Placeholder, error) {
+	if d.room.Cached != nil {
+		return d.placeholders(ctx, client.MatchingFields{IndexPlaceholderNode: node})
+	}
+	all, err := d.placeholders(ctx)
+	return slices.DeleteFunc(all, func(p inventory.Placeholder) bool { return p.Node != node }), err
+}
+
+func (d *Drainer) placeholders(ctx context.Context, which ...client.ListOption) ([]inventory.Placeholder, error) {
 	var out []inventory.Placeholder
-	err := d.eachPod(ctx, func(p *corev1.Pod) {
+	if d.room.Namespace == "" {
+		return nil, nil // none is made
+	}
+	keep := func(p *corev1.Pod) {
 		if p.DeletionTimestamp == nil {
 			out = append(out, placeholderOf(p))
 		}
-	}, client.InNamespace(d.room.Namespace), client.HasLabels{v1alpha1.LabelPlaceholder})
+	}
+	which = append(which, client.InNamespace(d.room.Namespace), client.HasLabels{v1alpha1.LabelPlaceholder})
+	if d.room.Cached == nil {
+		err := d.eachPod(ctx, keep, which...)
+		return out, kubeapi.Wrap(err, "list", "pods", "in "+d.room.Namespace)
+	}
+	list := new(corev1.PodList) // a cache knows no pages
+	err := d.room.Cached.List(ctx, list, append(which, client.UnsafeDisableDeepCopy)...)
+	for i := range list.Items {
+		keep(&list.Items[i])
+	}
 	return out, kubeapi.Wrap(err, "list", "pods", "in "+d.room.Namespace)
 }
 
@@ -53,79 +91,16 @@ func placeholderOf(p *corev1.Pod) inventory.Placeholder {
 		Name: p.Name, Pool: p.Labels[v1alpha1.LabelPlaceholder], Node: p.Annotations[v1alpha1.AnnotationPlaceholderNode],
 		Pod: types.UID(p.Labels[v1alpha1.LabelPlaceholderPod]), On: p.Spec.NodeName, Ready: kubeapi.Ready(p), Ended: kubeapi.Finished(p), Created: p.CreationTimestamp.Time,
 	}
+	for uid := range strings.SplitSeq(cmp.Or(p.Annotations[v1alpha1.AnnotationPlaceholderPods], string(out.Pod)), ",") {
+		out.Pods = append(out.Pods, types.UID(uid))
+	}
+	out.Batch, _ = strconv.Atoi(p.Annotations[v1alpha1.AnnotationPlaceholderBatch]) // what is no number is not known
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
 			out.Message = c.Message
 		}
 	}
 	return out
-}
-
-// Warm makes a placeholder for every pod of the node that may be evicted, so that Karpenter launches what they will need before the
-// first of them goes, and then notes on the node that it did. What is there already stays; a node that is gone needs no room.
-func (d *Drainer) Warm(ctx context.Context, node, pool string, owner metav1.OwnerReference) error {
-	object, err := d.node(ctx, node)
-	if err != nil || object == nil {
-		return err
-	}
-	pods, err := d.pods(ctx, node)
-	if err != nil {
-		return err
-	}
-	at := d.view(object)
-	for i := range pods.leaving {
-		pod := &pods.leaving[i]
-		if at.waits(pod, inventory.DrainAllowance{}) != nil || windows(pod) {
-			continue
-		}
-		want := d.room.placeholder(pod, object, pool, owner)
-		if err := client.IgnoreAlreadyExists(d.client.Create(ctx, want)); err != nil {
-			return kubeapi.Wrap(err, "create", "pods", want.Namespace+"/"+want.Name)
-		}
-	}
-	return d.patch(ctx, node, func(n *corev1.Node) {
-		if !warmed(n) {
-			n.Annotations = with(n.Annotations, v1alpha1.AnnotationWarmed, d.clock().UTC().Format(time.RFC3339))
-		}
-	})
-}
-
-// warmed says that placeholders were made for the node's pods.
-func warmed(n *corev1.Node) bool { return n.Annotations[v1alpha1.AnnotationWarmed] != "" }
-
-// Drop deletes placeholders. What is gone already is fine, and what is no placeholder is left alone.
-func (d *Drainer) Drop(ctx context.Context, names []string) error {
-	for _, name := range names {
-		if err := d.drop(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// drop gives the room free at once: a placeholder has nothing to finish.
-func (d *Drainer) drop(ctx context.Context, name string) error {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.room.Namespace, Name: name}}
-	err := client.IgnoreNotFound(d.client.Delete(ctx, p, client.GracePeriodSeconds(0)))
-	return kubeapi.Wrap(err, "delete", "pods", d.room.Namespace+"/"+name)
-}
-
-// dropMoved deletes the placeholders of the node whose pods have left it: those that were evicted in an earlier pass whose answer was
-// lost, and those that went by themselves.
-func (d *Drainer) dropMoved(ctx context.Context, node string, pods []corev1.Pod) error {
-	all, err := d.Placeholders(ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range all {
-		here := slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == p.Pod && pod.DeletionTimestamp == nil })
-		if p.Node == node && !here {
-			if err := d.drop(ctx, p.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // placeholderName is the same for the same pod, so that it is made once.
@@ -136,10 +111,18 @@ func windows(pod *corev1.Pod) bool {
 	return pod.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) || (pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows)
 }
 
-// placeholder has the pod's shape: what it requests and where it may run. No label of the user's is on it, so that no ReplicaSet,
-// Service or PodDisruptionBudget takes it for one of its own.
-func (r Room) placeholder(pod *corev1.Pod, node *corev1.Node, pool string, owner metav1.OwnerReference) *corev1.Pod {
-	group := groupOf(pod)
+// placeholder has the shape of the pods that share it: what they request together, and where the first of them may run, which is where
+// the others may. No label of the user's is on it, so that no ReplicaSet, Service or PodDisruptionBudget takes it for one of its own.
+func (r Room) placeholder(pods []*corev1.Pod, node *corev1.Node, pool string, owner metav1.OwnerReference) *corev1.Pod {
+	pod, group, uids := pods[0], groupOf(pods[0]), []string{}
+	if len(pods) > 1 {
+		group = sharedGroup
+	}
+	requests := corev1.ResourceList{}
+	for _, p := range pods {
+		uids = append(uids, string(p.UID))
+		addTo(requests, resource.PodRequests(p, resource.PodResourcesOptions{}))
+	}
 	own := map[string]string{
 		v1alpha1.LabelPlaceholder: pool, v1alpha1.LabelPlaceholderPod: string(pod.UID), v1alpha1.LabelPlaceholderGroup: group,
 		v1alpha1.LabelMigration: string(owner.UID),
@@ -147,7 +130,8 @@ func (r Room) placeholder(pod *corev1.Pod, node *corev1.Node, pool string, owner
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, Name: placeholderName(pod.UID), Labels: own,
-			Annotations:     map[string]string{v1alpha1.AnnotationPlaceholderNode: node.Name}, // a node's name may be too long for a label
+			// A node's name and many UIDs may be too long for a label.
+			Annotations:     map[string]string{v1alpha1.AnnotationPlaceholderNode: node.Name, v1alpha1.AnnotationPlaceholderPods: strings.Join(uids, ",")},
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},
 		Spec: corev1.PodSpec{
@@ -159,12 +143,20 @@ func (r Room) placeholder(pod *corev1.Pod, node *corev1.Node, pool string, owner
 			ActiveDeadlineSeconds:         ptr.To(longest),  // it ends by itself where castoff is no more
 			TerminationGracePeriodSeconds: ptr.To[int64](0), // 15 seconds of grace delayed the moved pod by 16
 			Containers: []corev1.Container{{
-				Name: "placeholder", Image: r.Image, Args: r.Args, Resources: corev1.ResourceRequirements{Requests: resource.PodRequests(pod, resource.PodResourcesOptions{})},
+				Name: "placeholder", Image: r.Image, Args: r.Args, Resources: corev1.ResourceRequirements{Requests: requests},
 			}},
 		},
 	}
 	kubeapi.Restrict(&out.Spec)
 	return out
+}
+
+func addTo(sum, more corev1.ResourceList) {
+	for name, quantity := range more {
+		total := sum[name]
+		total.Add(quantity)
+		sum[name] = total
+	}
 }
 
 // groupOf names the pods that are alike: those of one controller, as far as spread and anti-affinity among themselves go.

@@ -132,7 +132,7 @@ func TestPlaceholderHasThePodsShape(t *testing.T) {
 				Containers: []corev1.Container{{Name: "placeholder", Image: room.Image, Args: room.Args}},
 			}
 			tc.want(&want)
-			got := room.placeholder(tc.pod, node, "general", owner)
+			got := room.placeholder([]*corev1.Pod{tc.pod}, node, "general", owner)
 			hardening := cmpopts.IgnoreFields(corev1.PodSpec{}, "AutomountServiceAccountToken", "EnableServiceLinks", "SecurityContext")
 			if diff := cmp.Diff(want, got.Spec, hardening, cmpopts.IgnoreFields(corev1.Container{}, "SecurityContext"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", tc.reason, diff)
@@ -150,7 +150,7 @@ func TestNothingOfTheUsersSelectsAPlaceholder(t *testing.T) {
 		p.Labels = map[string]string{"app": "web", "pod-template-hash": "1", "castoff.sh/mine": "x"}
 		p.Annotations = map[string]string{"prometheus.io/scrape": "true"}
 	})
-	got := room.placeholder(theirs, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, "general", owner)
+	got := room.placeholder([]*corev1.Pod{theirs}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, "general", owner)
 	for key := range got.Labels {
 		if !slices.Contains([]string{v1alpha1.LabelPlaceholder, v1alpha1.LabelPlaceholderPod, v1alpha1.LabelPlaceholderGroup, v1alpha1.LabelMigration}, key) {
 			t.Errorf("label %s is not castoff's", key)
@@ -194,7 +194,7 @@ func warmedFor(t *testing.T, d *Drainer) map[string]bool {
 
 func TestWarm(t *testing.T) {
 	end := metav1.NewTime(now)
-	c := faked(interceptor.Funcs{}, begunNode("old"), pod("a"), pod("b"), pod("bare", bare),
+	c := faked(interceptor.Funcs{}, idleNode("old"), pod("a"), pod("b"), pod("bare", bare),
 		pod("agent", ownedBy("apps/v1", "DaemonSet")), pod("done", inPhase(corev1.PodSucceeded)),
 		pod("leaving", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &end, []string{"x.example/y"} }),
 		pod("win", func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }),
@@ -217,8 +217,20 @@ func TestWarm(t *testing.T) {
 		t.Errorf("room for what castoff will evict, once, however often it is asked (-want +got)\n%s", diff)
 	}
 	node := new(corev1.Node)
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "old"}, node); err != nil || node.Annotations[v1alpha1.AnnotationWarmed] != "" {
+		t.Errorf("the node is written, though its placeholders say how many they are: %v, %v", node.Annotations, err)
+	}
+	if all, err := d.Placeholders(t.Context()); err != nil || all[0].Batch != 2 || all[1].Batch != 2 {
+		t.Errorf("the placeholders do not say how many there are to be: %v, %v", all, err)
+	}
+	if err := c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("shop")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Warm(t.Context(), "old", "general", owner); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "old"}, node); err != nil || node.Annotations[v1alpha1.AnnotationWarmed] == "" {
-		t.Errorf("the node does not say that its pods have room: %v, %v", node.Annotations, err)
+		t.Errorf("a node whose pods need no room does not say so: %v, %v", node.Annotations, err)
 	}
 	if err := d.Warm(t.Context(), "gone", "general", owner); err != nil {
 		t.Errorf("a node that is gone needs no room: %v", err)
@@ -235,7 +247,7 @@ func TestWarm(t *testing.T) {
 func TestWarmIsNotedLast(t *testing.T) {
 	c := faked(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 		return context.DeadlineExceeded
-	}}, begunNode("old"), pod("a"))
+	}}, idleNode("old"), pod("a"))
 	if err := New(c, c, clock).WithRoom(room).Warm(t.Context(), "old", "general", owner); err == nil {
 		t.Error("a placeholder that could not be made is not told")
 	}
@@ -245,14 +257,150 @@ func TestWarmIsNotedLast(t *testing.T) {
 	}
 }
 
-func TestSwap(t *testing.T) {
-	var asked []policyv1.Eviction
-	refuse := map[string]error{}
-	c := faked(evictions(&asked, func(pod string) error { return refuse[pod] }), begunNode("old"), pod("a"), pod("b"), pod("c"))
-	d := New(c, c, clock).WithRoom(room)
+// idleNode is a node whose drain has not begun.
+func idleNode(name string) *corev1.Node {
+	n := begunNode(name)
+	n.Annotations = nil
+	return n
+}
+
+// warmAndBegin makes room for the node's pods and begins its drain.
+func warmAndBegin(t *testing.T, d *Drainer) {
+	t.Helper()
 	if err := d.Warm(t.Context(), "old", "general", owner); err != nil {
 		t.Fatal(err)
 	}
+	if err := d.Begin(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// makeRoom makes all placeholders run.
+func makeRoom(t *testing.T, c client.Client) {
+	t.Helper()
+	var all corev1.PodList
+	if err := c.List(t.Context(), &all, client.HasLabels{v1alpha1.LabelPlaceholder}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range all.Items {
+		all.Items[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		if err := c.Status().Update(t.Context(), &all.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAPodGoesWhenItsOwnRoomIsThere: one waits for its own room, not for that of the others.
+func TestAPodGoesWhenItsOwnRoomIsThere(t *testing.T) {
+	var asked []policyv1.Eviction
+	c := faked(evictions(&asked, func(string) error { return nil }), idleNode("old"), pod("a"), pod("b"))
+	d := New(c, c, clock).WithRoom(room)
+	warmAndBegin(t, d)
+	if err := d.Drop(t.Context(), []string{"placeholder-b-uid"}); err != nil { // its time was over
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{}); err != nil || got.Evictable != 2 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	if len(asked) != 2 || asked[0].Name != "b" {
+		t.Fatalf("want the pod that waits for no room, at each pass, got %v", asked)
+	}
+	makeRoom(t, c)
+	if _, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{}); err != nil || len(asked) != 4 || asked[2].Name != "a" {
+		t.Errorf("want the other when its room is there, got %v, %v", asked, err)
+	}
+}
+
+// sized is a node that takes so many pods.
+func sized(cpu string, pods int64) *corev1.Node {
+	n := idleNode("old")
+	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: *resource.NewQuantity(pods, resource.DecimalSI)}
+	return n
+}
+
+func TestSharing(t *testing.T) {
+	named := func(n int, change ...func(*corev1.Pod)) (out []*corev1.Pod) {
+		for i := range n {
+			out = append(out, pod(string(rune('a'+i)), append([]func(*corev1.Pod){requesting("250m")}, change...)...))
+		}
+		return out
+	}
+	hard := func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule}}
+	}
+	apart := func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}}}}
+	}
+	odd := named(10)
+	odd[3].Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	cases := map[string]struct {
+		reason string
+		pods   []*corev1.Pod
+		want   []int
+	}{
+		"None":  {"nothing moves", nil, nil},
+		"Few":   {"each its own while they are few", named(4), []int{1, 1, 1, 1}},
+		"Five":  {"one more, and two share", named(5), []int{2, 2, 1}},
+		"Ten":   {"four placeholders for ten pods", named(10), []int{3, 3, 3, 1}},
+		"Many":  {"never more than four to one", named(26), []int{4, 4, 4, 4, 4, 4, 2}},
+		"Odd":   {"who runs elsewhere has its own", odd, []int{3, 3, 3, 1}},
+		"Hard":  {"who has to be spread keeps apart", named(6, hard), []int{1, 1, 1, 1, 1, 1}},
+		"Apart": {"so does who says so", named(6, apart), []int{1, 1, 1, 1, 1, 1}},
+		"Port":  {"and who has a port of the node", named(6, func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }), []int{1, 1, 1, 1, 1, 1}},
+		"Disk":  {"and who has a volume of one zone", named(6, claiming("data")), []int{1, 1, 1, 1, 1, 1}},
+		"Small": {"of small ones it is their number that fills a node", named(6, requesting("10m")), []int{1, 1, 1, 1, 1, 1}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []int
+			seen := 0
+			for _, share := range sharing(tc.pods, sized("4", 58)) {
+				got = append(got, len(share))
+				seen += len(share)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" || seen != len(tc.pods) {
+				t.Errorf("%s: %d of %d pods (-want +got)\n%s", tc.reason, seen, len(tc.pods), diff)
+			}
+		})
+	}
+}
+
+// TestASharedPlaceholder asks for what its pods ask for together, and is given up with the first of them.
+func TestASharedPlaceholder(t *testing.T) {
+	var asked []policyv1.Eviction
+	refuse := map[string]error{"b": noRoomAnswer()}
+	pods := []client.Object{sized("4", 58)}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		pods = append(pods, pod(name, requesting("250m")))
+	}
+	c := faked(evictions(&asked, func(pod string) error { return refuse[pod] }), pods...)
+	d := New(c, c, clock).WithRoom(room)
+	warmAndBegin(t, d)
+	first := new(corev1.Pod)
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: room.Namespace, Name: "placeholder-a-uid"}, first); err != nil {
+		t.Fatal(err)
+	}
+	if got := first.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "500m" {
+		t.Errorf("room for two is %s", got)
+	}
+	makeRoom(t, c)
+	if _, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := d.Placeholders(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("the room of a pod that moves is open, for those that share it, too: %v, %v", all, err)
+	}
+}
+
+func TestSwap(t *testing.T) {
+	var asked []policyv1.Eviction
+	refuse := map[string]error{}
+	c := faked(evictions(&asked, func(pod string) error { return refuse[pod] }), idleNode("old"), pod("a"), pod("b"), pod("c"))
+	d := New(c, c, clock).WithRoom(room)
+	warmAndBegin(t, d)
+	makeRoom(t, c)
 	refuse["b"] = noRoomAnswer()
 	if err := c.Delete(t.Context(), pod("c")); err != nil { // by itself, since
 		t.Fatal(err)
@@ -277,11 +425,9 @@ func TestSwap(t *testing.T) {
 func TestASwapWhoseAnswerWasLost(t *testing.T) {
 	end := metav1.NewTime(now)
 	var asked []policyv1.Eviction
-	c := faked(evictions(&asked, func(string) error { return nil }), begunNode("old"), pod("a", func(p *corev1.Pod) { p.Finalizers = []string{"x.example/y"} }))
+	c := faked(evictions(&asked, func(string) error { return nil }), idleNode("old"), pod("a", func(p *corev1.Pod) { p.Finalizers = []string{"x.example/y"} }))
 	d := New(c, c, clock).WithRoom(room)
-	if err := d.Warm(t.Context(), "old", "general", owner); err != nil {
-		t.Fatal(err)
-	}
+	warmAndBegin(t, d)
 	if err := c.Delete(t.Context(), pod("a")); err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +449,7 @@ func TestPlaceholdersAtARealAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old", Labels: map[string]string{corev1.LabelTopologyZone: "us-east-1a"}}}
-	want := room.placeholder(pod("real", requesting("250m")), node, "general", metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: room.Namespace, UID: strict.UID})
+	want := room.placeholder([]*corev1.Pod{pod("real", requesting("250m"))}, node, "general", metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: room.Namespace, UID: strict.UID})
 	if err := cluster.Client.Create(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -120,13 +121,16 @@ func refused(err error) bool {
 
 // giveRoom deletes the placeholders of the node's pods that are alike.
 func (p *pass) giveRoom(ctx context.Context, pod *corev1.Pod) error {
-	if !warmed(p.node) {
-		return nil
-	}
 	for i := range p.leaving {
-		if other := &p.leaving[i]; groupOf(other) == groupOf(pod) {
-			if err := p.drop(ctx, placeholderName(other.UID)); err != nil {
-				return err
+		other := &p.leaving[i]
+		if groupOf(other) != groupOf(pod) {
+			continue
+		}
+		for _, r := range p.rooms {
+			if slices.Contains(r.Pods, other.UID) {
+				if err := p.drop(ctx, r.Name); err != nil {
+					return err
+				}
 			}
 		}
 	}

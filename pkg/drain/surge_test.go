@@ -255,11 +255,10 @@ func TestSurgeTakesTheRoom(t *testing.T) {
 		},
 		SubResourceCreate: evictions(new([]policyv1.Eviction), func(string) error { return noRoomAnswer() }).SubResourceCreate,
 	}
-	c := faked(funcs, plus(deployed(ofReplicas(2)), begunNode("old"), pod("a"), pod("b"), other)...)
+	c := faked(funcs, plus(deployed(ofReplicas(2)), idleNode("old"), pod("a"), pod("b"), other)...)
 	d := New(c, c, clock).WithRoom(room)
-	if err := d.Warm(t.Context(), "old", "general", owner); err != nil {
-		t.Fatal(err)
-	}
+	warmAndBegin(t, d)
+	makeRoom(t, c)
 	for range 2 {
 		if _, err := d.Pass(t.Context(), "old", all); err != nil {
 			t.Fatal(err)

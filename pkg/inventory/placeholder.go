@@ -10,9 +10,12 @@ import (
 type Placeholder struct {
 	Name string `json:"name"`
 	Pool string `json:"pool"`
-	// Node is the legacy node whose pod it stands for, Pod that pod's UID.
-	Node string    `json:"node"`
-	Pod  types.UID `json:"pod"`
+	// Node is the legacy node whose pods it stands for, Pods their UIDs: one, or as many as share it. Pod is the first of them.
+	Node string      `json:"node"`
+	Pod  types.UID   `json:"pod"`
+	Pods []types.UID `json:"pods,omitempty"`
+	// Batch is how many were made for the node's pods; 0 where that is not known.
+	Batch int `json:"batch,omitempty"`
 	// On is the node that has the room; empty while there is none.
 	On string `json:"on,omitempty"`
 	// Ready says that it runs: its node is there and takes pods.

@@ -184,19 +184,25 @@ func (c *Client) nodegroups(ctx context.Context) ([]*ekstypes.Nodegroup, error) 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, name := range names {
-		group.Go(func() error {
-			answer, err := c.eks.DescribeNodegroup(groupCtx, &eks.DescribeNodegroupInput{ClusterName: aws.String(c.cluster), NodegroupName: aws.String(name)})
-			if err != nil && !awsapi.Is(err, codeNotFound) {
-				return awsapi.Wrap(err, "eks:DescribeNodegroup", "EKS managed node group "+name)
-			}
-			if err == nil {
-				out[i] = answer.Nodegroup
-			}
-			return nil
+		group.Go(func() (err error) {
+			out[i], err = c.nodegroup(groupCtx, name)
+			return err
 		})
 	}
 	err := group.Wait()
 	return slices.DeleteFunc(out, func(m *ekstypes.Nodegroup) bool { return m == nil }), err
+}
+
+// nodegroup is nil where there is none of that name.
+func (c *Client) nodegroup(ctx context.Context, name string) (*ekstypes.Nodegroup, error) {
+	answer, err := c.eks.DescribeNodegroup(ctx, &eks.DescribeNodegroupInput{ClusterName: aws.String(c.cluster), NodegroupName: aws.String(name)})
+	if awsapi.Is(err, codeNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, awsapi.Wrap(err, "eks:DescribeNodegroup", "EKS managed node group "+name)
+	}
+	return answer.Nodegroup, nil
 }
 
 // read makes a group in castoff's words, all but its launch template's contents.

@@ -386,3 +386,29 @@ func (a DeleteAutoscaler) Entry() (kind, target, detail string) {
 func sizes(minimum, maximum, desired int32) string {
 	return fmt.Sprintf("%d/%d/%d", minimum, maximum, desired)
 }
+
+// NodeOf is the node that an action is about and that alone it changes, pods on it aside; empty for every other action. Actions on different
+// nodes may be made in any order, and side by side.
+func NodeOf(a Action) string {
+	switch a := a.(type) {
+	case MarkNode:
+		return a.Node
+	case FenceNode:
+		return a.Node
+	case CordonNode:
+		return a.Node
+	case ReleaseNode:
+		return a.Node
+	case HoldNode:
+		return a.Node
+	case UnmarkNode:
+		return a.Node
+	case WarmNode:
+		return a.Node
+	case BeginDrain:
+		return a.Node
+	case EvictPods:
+		return a.Node
+	}
+	return ""
+}

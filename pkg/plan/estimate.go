@@ -61,7 +61,7 @@ func newGuesser(l look, pools []v1alpha1.PoolStatus) *guesser {
 	for i := range min(len(pools), len(l.pools)) {
 		inFlight := 0
 		for _, n := range l.pools[i].nodes {
-			since := inFlightSince(n)
+			since := inFlightSince(g.look, n)
 			if since.IsZero() {
 				continue
 			}
@@ -94,14 +94,20 @@ func newGuesser(l look, pools []v1alpha1.PoolStatus) *guesser {
 func goneOf(s v1alpha1.PoolStatus) int { return max(0, int(s.Nodes-s.NodesLeft)) }
 
 // inFlightSince is when room began to be made for the node's pods, or its drain began; zero for a node that waits.
-func inFlightSince(n inventory.Node) time.Time {
-	if !begun(n) && !warmed(n) {
-		return time.Time{} // most of a thousand: reading a time that is not there is dear
+func inFlightSince(l look, n inventory.Node) time.Time {
+	var since time.Time
+	for _, p := range l.rooms[n.Name] {
+		since = soonest(since, p.Created)
 	}
-	if t, err := time.Parse(time.RFC3339, n.Annotations[v1alpha1.AnnotationWarmed]); err == nil {
-		return t
+	if note := n.Annotations[v1alpha1.AnnotationWarmed]; note != "" { // few of a thousand have one: reading a time that is not there is dear
+		if t, err := time.Parse(time.RFC3339, note); err == nil {
+			return soonest(since, t)
+		}
 	}
-	return drainingSince(n)
+	if begun(n) {
+		since = soonest(since, drainingSince(n))
+	}
+	return since
 }
 
 // refused says that budgets let none of the node's pods go now, once the nodes before it have had what room there is.

@@ -40,18 +40,13 @@ type queue struct {
 	flying int
 	// room is what the budgets still have for a node that begins now, once those in flight have had what they wait for.
 	room map[string]int
-	// held are the nodes whose pods have placeholders.
-	held map[string]bool
 }
 
 // newQueue tells the waiting nodes from those in flight. What is in flight was promised its budgets' room already.
 func newQueue(l look, nodes []inventory.Node, places int) *queue {
-	q := &queue{look: l, places: places, busy: map[string]int{}, room: map[string]int{}, held: map[string]bool{}}
+	q := &queue{look: l, places: places, busy: map[string]int{}, room: map[string]int{}}
 	q.readRoom(l.Drains)
 	q.readRoom(l.Candidates)
-	for _, p := range l.Placeholders {
-		q.held[p.Node] = true
-	}
 	zones := map[string][]*inventory.Node{} // of nodes that were not looked at
 	for i := range nodes {
 		n := &nodes[i]
@@ -84,9 +79,6 @@ func (q *queue) readRoom(states map[string]inventory.DrainState) {
 		}
 	}
 }
-
-// warm says that room on new nodes was made for the node's pods: its note, or its placeholders where the note is not seen yet.
-func (q *queue) warm(n inventory.Node) bool { return warmed(n) || q.held[n.Name] }
 
 // take gives a node its place in flight, and its pods their room.
 func (q *queue) take(n inventory.Node, d inventory.DrainState) {
@@ -152,7 +144,7 @@ func (q *queue) prospect(n inventory.Node) prospect {
 	}
 	stuck, allow := 0, allowance(q.look, n)
 	for _, b := range d.Blocked {
-		if b.Reason != inventory.BlockedTerminating && !allow.Allows(b) {
+		if b.Reason != inventory.BlockedTerminating && b.Reason != inventory.BlockedByPDB && !allow.Allows(b) {
 			stuck++
 		}
 	}

@@ -35,7 +35,7 @@ func poolStatus(l look, p pool) v1alpha1.PoolStatus {
 		}
 	}
 	s.Phase = poolPhase(l, p, s)
-	if s.StartTime == nil && slices.ContainsFunc(p.nodes, func(n inventory.Node) bool { return begun(n) || warmed(n) }) {
+	if s.StartTime == nil && slices.ContainsFunc(p.nodes, func(n inventory.Node) bool { return begun(n) || l.warm(n) }) {
 		s.StartTime = stamp(l.now)
 	}
 	switch s.Phase {

@@ -28,9 +28,9 @@ func shiftingReached(l look) bool {
 	return false
 }
 
-// betweenPools says that no node is being drained: the moment at which the preflight is run again.
+// betweenPools says that no node is being drained, nor is about to be: the moment at which the preflight is run again.
 func betweenPools(l look) bool {
-	return !slices.ContainsFunc(l.pools, func(p pool) bool { return slices.ContainsFunc(p.nodes, begun) }) &&
+	return len(l.rooms) == 0 && !slices.ContainsFunc(l.pools, func(p pool) bool { return slices.ContainsFunc(p.nodes, begun) }) &&
 		slices.ContainsFunc(l.pools, func(p pool) bool { return !p.gone() })
 }
 
@@ -65,6 +65,9 @@ func shiftPool(o *outcome, l look, p pool) {
 		return
 	}
 	if !openGroups(o, l, p) {
+		if firstStop(o.blockers) == nil {
+			warmAhead(o, l, p)
+		}
 		return
 	}
 	end(o, p, endable(o, l, p))
@@ -148,14 +151,34 @@ func drainBegun(o *outcome, l look, p pool, going []inventory.Node) {
 		}
 		allow := allowance(l, n)
 		goesOn := slices.ContainsFunc(going, func(g inventory.Node) bool { return g.Name == n.Name })
-		if goesOn {
+		if goesOn && mayGo(l, n, allow) {
 			o.act(EvictPods{Node: n.Name, Pool: p.Name, Allow: allow})
 		}
+		awaitRoom(o, l, n)
 		awaitPods(o, l, p, n, allow)
 		if overdue(l, n) {
 			tellTimeout(o, n, goesOn)
 		}
 	}
+}
+
+// mayGo says that a pass over the node may find something to do: a pod that nothing holds, or room whose pod has left. A node that was not
+// looked at may have anything.
+func mayGo(l look, n inventory.Node, allow inventory.DrainAllowance) bool {
+	d, looked := l.Drains[n.Name]
+	held, leaving, kept := 0, 0, 0
+	for _, b := range d.Blocked {
+		if !allow.Allows(b) && !allow.Overrides(b) {
+			held++
+		}
+		if b.Reason == inventory.BlockedTerminating || b.Reason == inventory.BlockedStuck {
+			leaving++
+		}
+	}
+	for _, p := range l.rooms[n.Name] {
+		kept += max(1, len(p.Pods))
+	}
+	return !looked || held < d.Evictable || kept > d.Evictable-leaving
 }
 
 // awaitPods says what is left on a node, and what of it is held back by more than the user allows.
@@ -221,6 +244,11 @@ func begin(o *outcome, l look, pool string, nodes []inventory.Node, total int) {
 			return
 		}
 		open(o, l, pool, n)
+	}
+	for _, a := range o.actions {
+		if b, ok := a.(BeginDrain); ok && l.m.Spec.Strategy.Capacity == v1alpha1.CapacityWarmFirst && len(l.rooms[b.Node]) > 0 { // there is room: the first pods need not wait for the next look
+			o.act(EvictPods{Node: b.Node, Pool: pool, Allow: allowance(l, inventory.Node{Name: b.Node})})
+		}
 	}
 }
 

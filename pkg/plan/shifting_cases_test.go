@@ -38,9 +38,9 @@ func (s *scene) since(node string, ago time.Duration) *scene {
 	})
 }
 
-// late: the drain of the node has lasted too long, and a budget holds its last pod.
+// late: the drain of the node has lasted too long, and a budget holds one of its pods.
 func (s *scene) late(node string) *scene {
-	return s.draining(node, 1, heldBy("web", node+"-pod")).since(node, time.Hour)
+	return s.draining(node, 2, heldBy("web", node+"-pod")).since(node, time.Hour)
 }
 
 // attached: the node is empty, and these volumes are attached to it.
@@ -62,7 +62,7 @@ func TestCase_C026_ADrainThatTakesTooLongIsNamedAndNeverForced(t *testing.T) {
 		"InTime": {
 			reason:    "the next node goes beside it as far as the room allows",
 			migration: aMigration().onTimeout(v1alpha1.TimeoutPause),
-			world:     aWorld().shifting().draining("general-0", 1, heldBy("web", "a")).since("general-0", 599*time.Second),
+			world:     aWorld().shifting().draining("general-0", 2, heldBy("web", "a")).since("general-0", 599*time.Second),
 			want:      shifts([]string{"EvictPods general-0 general", "BeginDrain general-1"}, "Wait Draining node/general-0", webHolds),
 		},
 		"Wait": {
@@ -211,17 +211,17 @@ func TestCase_C032_AnAcceptedPodHoldsNobodyBack(t *testing.T) {
 	run(t, map[string]step{
 		"Named": {
 			reason: "without a word it needs a human", migration: one(aMigration()),
-			world: aWorld().shifting().draining("general-0", 1, bare),
+			world: aWorld().shifting().draining("general-0", 2, bare),
 			want:  shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0", "Block BarePod pod/shop/debug"),
 		},
 		"Accepted": {
 			reason: "with one it is evicted, and no longer said to block", migration: one(aMigration().accepts("BarePod", "pod/shop/debug")),
-			world: aWorld().shifting().draining("general-0", 1, bare),
+			world: aWorld().shifting().draining("general-0", 2, bare),
 			want:  shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0"),
 		},
 		"AnotherAccepted": {
 			reason: "a word about one is about that one", migration: one(aMigration().accepts("BarePod", "pod/shop/other")),
-			world: aWorld().shifting().draining("general-0", 1, bare),
+			world: aWorld().shifting().draining("general-0", 2, bare),
 			want:  shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0", "Block BarePod pod/shop/debug", "Warn AcceptedRiskUnused acceptedrisk/BarePod/pod/shop/other"),
 		},
 	})

@@ -110,17 +110,29 @@ func TestShiftingDrains(t *testing.T) {
 			want:      shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0"),
 		},
 		"Held": {
-			reason:    "a budget that holds a pod is named, and evictions are tried again",
+			reason:    "a budget that holds a pod is named, and asked again when it has room",
 			migration: aMigration().maxUnavailable("1"),
 			world:     aWorld().shifting().draining("general-0", 1, pdb),
-			want:      shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0", "Wait DisruptionBudget pod/shop/cart-0"),
+			want:      shifts(nil, "Wait Draining node/general-0", "Wait DisruptionBudget pod/shop/cart-0"),
 			says:      "cart allows 0",
 		},
 		"OneIsBlockedOneGoesOn": {
 			reason: "in one pass node 0 is reported and node 1 ends",
 			world:  aWorld().shifting().draining("general-0", 1, pdb).draining("general-1", 0),
-			want: shifts([]string{"EndInstances general i-general-1", "EvictPods general-0 general"},
+			want: shifts([]string{"EndInstances general i-general-1"},
 				"Wait InstanceEnding node/general-1", "Wait Draining node/general-0", "Wait DisruptionBudget pod/shop/cart-0"),
+		},
+		"OneIsHeldOneIsFree": {
+			reason:    "a pod that nothing holds goes, whatever holds the others",
+			migration: aMigration().maxUnavailable("1"),
+			world:     aWorld().shifting().draining("general-0", 2, pdb),
+			want:      shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0", "Wait DisruptionBudget pod/shop/cart-0"),
+		},
+		"ItsRoomIsLeftOver": {
+			reason:    "a pod that left by itself has no use for its room",
+			migration: aMigration().warmFirst().maxUnavailable("1"),
+			world:     aWorld().shifting().warm("general-0", 2, 0).draining("general-0", 1, pdb),
+			want:      shifts([]string{"EvictPods general-0 general"}, "Wait Draining node/general-0", "Wait DisruptionBudget pod/shop/cart-0"),
 		},
 		"End": {
 			reason:    "an instance ends when no evictable pod is left on its node",

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -21,23 +22,38 @@ func TestWarming(t *testing.T) {
 			want:   shifts([]string{"BeginDrain general-0", "BeginDrain general-1"}),
 		},
 		"WarmingUp": {
-			reason:    "a node is not drained before all of its pods have room, and no other begins in its place",
+			reason:    "a node is not drained before a pod of it has room, and no other begins in its place",
+			migration: aMigration().warmFirst().maxUnavailable("1"),
+			world:     aWorld().shifting().warm("general-1", 0, 3),
+			want:      shifts(nil, "Wait WarmingUp node/general-1"),
+			says:      "3 of 3 pods have no room on a new node yet",
+		},
+		"SomeHaveRoom": {
+			reason:    "each pod goes when its own room is there",
 			migration: aMigration().warmFirst().maxUnavailable("1"),
 			world:     aWorld().shifting().warm("general-1", 1, 2),
-			want:      shifts(nil, "Wait WarmingUp node/general-1"),
+			want:      shifts([]string{"BeginDrain general-1", "EvictPods general-1 general"}, "Wait WarmingUp node/general-1"),
 			says:      "2 of 3 pods have no room on a new node yet",
+		},
+		"Ahead": {
+			reason:    "room is asked for while the group is still being opened: an instance takes its time",
+			migration: aMigration().warmFirst().maxUnavailable("1"),
+			world: aWorld().shifting().withGroup("general", func(g *inventory.NodeGroup) {
+				g.SuspendedProcesses = slices.DeleteFunc(slices.Clone(g.SuspendedProcesses), func(p string) bool { return p == processLaunch })
+			}),
+			want: shifts([]string{"SuspendProcesses general Launch", "WarmNode general-0 general"}),
 		},
 		"OneIsReadyOneIsNot": {
 			reason:    "the node whose pods have room is not held up by the other: the batch shrinks",
 			migration: aMigration().warmFirst(),
 			world:     aWorld().shifting().warm("general-1", 0, 1).warm("general-2", 1, 0),
-			want:      shifts([]string{"BeginDrain general-2"}, "Wait WarmingUp node/general-1"),
+			want:      shifts([]string{"BeginDrain general-2", "EvictPods general-2 general"}, "Wait WarmingUp node/general-1"),
 		},
 		"Ready": {
 			reason:    "with room for all of them the drain begins; its placeholders stay for the swap",
 			migration: aMigration().warmFirst().maxUnavailable("1"),
 			world:     aWorld().shifting().warm("general-1", 2, 0),
-			want:      shifts([]string{"BeginDrain general-1"}),
+			want:      shifts([]string{"BeginDrain general-1", "EvictPods general-1 general"}),
 		},
 		"NothingToMove": {
 			reason:    "a node without pods that move needs no room",
@@ -71,7 +87,7 @@ func TestWarming(t *testing.T) {
 			reason:    "room that nobody took in its time is given up, and the drain goes on without",
 			migration: aMigration().warmFirst().maxUnavailable("1"),
 			world:     aWorld().shifting().warm("general-0", 0, 1).with(func(w *World) { w.Placeholders[0].Ended = true }),
-			want:      shifts([]string{"DropPlaceholders general-0:0", "BeginDrain general-0"}),
+			want:      shifts([]string{"DropPlaceholders general-0:0", "BeginDrain general-0", "EvictPods general-0 general"}),
 		},
 		"NodeIsGone": {
 			reason:    "what is left of a node that is gone is dropped: no node is launched for a batch that is over",
@@ -80,9 +96,9 @@ func TestWarming(t *testing.T) {
 			want:      shifts([]string{"DropPlaceholders old", "WarmNode general-0 general"}),
 		},
 		"NotNotedYet": {
-			reason:    "placeholders of a node that does not say yet that it has all of them are kept: the rest is made, or its note is only not seen",
+			reason:    "placeholders of a node that are fewer than they are to be are kept: the rest is made, or only not seen yet",
 			migration: aMigration().warmFirst().maxUnavailable("1"),
-			world:     aWorld().shifting().with(func(w *World) { w.Placeholders = []inventory.Placeholder{{Name: "one", Node: "general-0"}} }),
+			world:     aWorld().shifting().with(func(w *World) { w.Placeholders = []inventory.Placeholder{{Name: "one", Node: "general-0", Batch: 2}} }),
 			want:      shifts([]string{"WarmNode general-0 general"}),
 		},
 		"StrategyChanged": {

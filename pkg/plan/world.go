@@ -118,6 +118,8 @@ type look struct {
 	m     *v1alpha1.Migration
 	now   time.Time
 	pools []pool
+	// rooms are the placeholders by the legacy node whose pods they are for.
+	rooms map[string][]inventory.Placeholder
 }
 
 // pool is a pool as it is now.
@@ -133,7 +135,10 @@ type pool struct {
 }
 
 func newLook(m *v1alpha1.Migration, w World, now time.Time) look {
-	l := look{World: w, m: m, now: now}
+	l := look{World: w, m: m, now: now, rooms: map[string][]inventory.Placeholder{}}
+	for _, p := range w.Placeholders {
+		l.rooms[p.Node] = append(l.rooms[p.Node], p)
+	}
 	for _, p := range w.Pools {
 		l.pools = append(l.pools, newPool(p, w))
 	}
