@@ -87,7 +87,7 @@ func (h *held) autoscalers() []interference {
 		},
 		{
 			name: "AutoscalerScaledUpByGitOps", act: h.scales(1), again: h.scales(1), undo: h.scales(0), harmless: true,
-			seen: []string{"Warn", "AutoscalerStandby", theAutoscaler}, event: []string{"Normal"}, writes: map[string]int{autoscalersRoot: 0},
+			seen: []string{"Warn", "AutoscalerStandby", theAutoscaler}, writes: map[string]int{autoscalersRoot: 0},
 		},
 		{
 			name: "AutoscalerWithoutElectionByHand", act: withoutElection, undo: asBefore, harmless: true, brief: true, twoByForce: true,

@@ -33,6 +33,15 @@ const (
 	leaseLingers = 30 * time.Second
 )
 
+// interferences are the reasons of what others do in the middle of a migration.
+var interferences = []string{
+	"AutoscalerStandby", v1alpha1.ReasonTwoScalers, checkForeignKarpenter, CheckHeavierNodePool, reasonLeaseTaken, reasonNodePoolDeleted,
+	reasonSetBack, reasonUncordoned, reasonJoinedLate, CheckRefreshHeld,
+}
+
+// Interference says that a blocker of that reason is about what somebody did: it is told each time that it is done.
+func Interference(reason string) bool { return slices.Contains(interferences, reason) }
+
 // heed holds evictions back while somebody beside castoff's Karpenter may serve the pools: pods that are evicted now would go there,
 // or be moved twice.
 func heed(o *outcome, led *ledger, l look) {
