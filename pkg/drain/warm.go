@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
@@ -46,7 +48,14 @@ func (d *Drainer) Warm(ctx context.Context, node, pool string, owner metav1.Owne
 	at := d.view(object)
 	var moving []*corev1.Pod
 	for i := range pods.leaving {
-		if pod := &pods.leaving[i]; at.waits(pod, inventory.DrainAllowance{}) == nil && !windows(pod) {
+		pod := &pods.leaving[i]
+		if at.waits(pod, inventory.DrainAllowance{}) != nil || windows(pod) {
+			continue
+		}
+		switch replaced, err := d.replaced(ctx, pod, string(owner.UID)); {
+		case err != nil:
+			return err
+		case !replaced:
 			moving = append(moving, pod)
 		}
 	}
@@ -65,6 +74,25 @@ func (d *Drainer) Warm(ctx context.Context, node, pool string, owner metav1.Owne
 		})
 	}
 	return g.Wait()
+}
+
+// replaced says that the pod's Deployment was restarted for that migration and is not done: the pod that comes in its place has room, or
+// has asked for it. The Deployment is read from the cache: one that was restarted a moment ago costs a placeholder at most, which goes
+// with the others.
+func (d *Drainer) replaced(ctx context.Context, pod *corev1.Pod, migration string) (bool, error) {
+	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if hash == "" || !controlledBy(pod, "ReplicaSet", "apps/") {
+		return false, nil
+	}
+	name, ok := strings.CutSuffix(metav1.GetControllerOf(pod).Name, "-"+hash)
+	if !ok {
+		return false, nil
+	}
+	deployment := new(appsv1.Deployment)
+	if err := d.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, deployment); err != nil {
+		return false, kubeapi.Wrap(client.IgnoreNotFound(err), "get", "deployments", pod.Namespace+"/"+name)
+	}
+	return inventory.Surge{Strategy: v1alpha1.SurgeAll, For: migration}.StepOf(deployment) == inventory.SurgeAwait, nil
 }
 
 func (d *Drainer) noteWarm(ctx context.Context, node string) error {
