@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,7 @@ type rollout struct {
 
 // surge says that the pod is not evicted, because its Deployment puts another in its place first; nil where it is evicted as usual.
 func (p *pass) surge(ctx context.Context, pod *corev1.Pod) (*inventory.BlockedPod, error) {
-	if p.allow.Surge == (inventory.Surge{}) || !controlledBy(pod, "ReplicaSet", "apps/") {
+	if p.allow.Surge == (inventory.Surge{}) || !controlledBy(pod, "ReplicaSet", "apps/") || p.plainly(ctx, pod) {
 		return nil, nil
 	}
 	r, err := p.rolloutOf(ctx, pod)
@@ -43,6 +44,13 @@ func (p *pass) surge(ctx context.Context, pod *corev1.Pod) (*inventory.BlockedPo
 	b := blocked(pod, inventory.BlockedSurging, "castoff restarted its Deployment, which takes it away when a new pod is Ready")
 	b.Workload = "deployment/" + r.Namespace + "/" + r.Name
 	return b, nil
+}
+
+// plainly says that the cache already shows a Deployment whose pods are evicted, as most are. What it does not show is read live.
+func (p *pass) plainly(ctx context.Context, pod *corev1.Pod) bool {
+	name, ok := strings.CutPrefix(workload(pod), "deployment/"+pod.Namespace+"/")
+	d := new(appsv1.Deployment)
+	return ok && p.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, d) == nil && p.allow.Surge.StepOf(d) == inventory.SurgeEvict
 }
 
 // rolloutOf reads the Deployment of a pod and decides, once in a pass.
