@@ -274,6 +274,71 @@ func TestBotsAreNotFought(t *testing.T) {
 	}
 }
 
+// TestKnownBadForgetsTheCount: a controller whose ledger forgets how often it did something fights with a bot for ever, which is what
+// TestBotsAreNotFought would see.
+func TestKnownBadForgetsTheCount(t *testing.T) {
+	for _, name := range []string{"Process", "Rebalance", "Sizes"} {
+		t.Run(name, func(t *testing.T) {
+			w, tc := newWorld(t), bots[name]
+			w.lag = 2 * time.Second
+			told := said(w)
+			meddle(w, during(v1alpha1.PhaseShifting), func() bool { tc.bot(w); return true })
+			meddle(w, func(w *world) bool { return w.migration() != nil }, func() bool {
+				m := w.migration().DeepCopy()
+				for i := range m.Status.Operations {
+					m.Status.Operations[i].Attempts = min(m.Status.Operations[i].Attempts, 1)
+				}
+				w.c.put(m)
+				return true
+			})
+			apply(t, w)
+			if w.stays(20 * time.Minute); w.calls[tc.call] <= tc.most || told[tc.tells] != "" {
+				t.Errorf("it is not noticed: %d calls of %s, said %q", w.calls[tc.call], tc.call, told[tc.tells])
+			}
+		})
+	}
+}
+
+// TestInterferenceAndACrash: the process ends before and after each of the first writes that follow on an interference.
+func TestInterferenceAndACrash(t *testing.T) {
+	const writes = 8
+	for _, name := range []string{"AllResumed", "RefreshAndResumed", "CapacityRebalance", "PolicyEnabled"} {
+		for n := range writes * 2 {
+			t.Run(name+"/"+strconv.Itoa(n), func(t *testing.T) {
+				w, tc := newWorld(t), interferences[name]
+				w.lag = 2 * time.Second
+				g, acted, left := w.groups["general"], false, n
+				if tc.aws != nil {
+					m := *tc.aws
+					w.unrest = func() {
+						if acted {
+							m.awaits(w, g)
+						}
+					}
+				}
+				meddle(w, during(v1alpha1.PhaseShifting), func() bool { tc.act(w, g); acted = true; return false })
+				w.hook = func(string, bool) error {
+					if acted {
+						if left--; left == -1 {
+							panic(crash{})
+						}
+					}
+					return nil
+				}
+				m := migrate(t, w)
+				if wrong := rightEnd(w, m); len(wrong) > 0 {
+					t.Errorf("%s, and a crash: %s", tc.reason, strings.Join(wrong, "\n"))
+				}
+				for _, b := range m.Status.Blockers {
+					if b.Severity == v1alpha1.SeverityBlock {
+						t.Errorf("a crash passes for a fight: %+v", b)
+					}
+				}
+			})
+		}
+	}
+}
+
 // hasCount: in the ledger, or for a node, which counts for itself, in the blocker.
 func hasCount(m *v1alpha1.Migration, name string) bool {
 	if name == "Uncordon" {

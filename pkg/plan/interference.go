@@ -238,7 +238,11 @@ func lateInstances(l look, g inventory.NodeGroup) []inventory.Instance {
 	if !ok {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(g.Instances), func(i inventory.Instance) bool { return leaving(i) || recorded.Group.Has(i.ID) })
+	known := make(map[string]bool, len(recorded.Group.Instances))
+	for _, i := range recorded.Group.Instances {
+		known[i.ID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(g.Instances), func(i inventory.Instance) bool { return leaving(i) || known[i.ID] })
 }
 
 // mend sets a group right, unless somebody has set it back too often while the group is harmless: one that is empty, or whose
@@ -341,14 +345,16 @@ func awaitJoining(o *outcome, l look) bool {
 
 // joining counts the nodes that a group is about to have and that castoff does not know yet.
 func joining(l look, g inventory.NodeGroup) int {
-	late := lateInstances(l, g)
-	n := len(late)
-	for _, node := range l.Nodes {
-		there := node.Ready || l.now.Sub(node.Created) > joinPatience
-		if there && slices.ContainsFunc(late, func(i inventory.Instance) bool { return i.ID == node.InstanceID }) {
-			n--
+	awaited := map[string]bool{}
+	for _, i := range lateInstances(l, g) {
+		awaited[i.ID] = true
+	}
+	for _, n := range l.Nodes {
+		if len(awaited) > 0 && (n.Ready || l.now.Sub(n.Created) > joinPatience) {
+			delete(awaited, n.InstanceID)
 		}
 	}
+	n := len(awaited)
 	if !g.Suspends(processLaunch) {
 		n += missing(g)
 	}
