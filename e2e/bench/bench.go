@@ -30,7 +30,7 @@ var Ways = []string{Castoff, CastoffSurge, KubectlDrain, DrainAll}
 type Bench struct {
 	// BinDir and Chart are what make build-lab makes, and castoff's chart.
 	BinDir, Chart string
-	// Dir takes the lab's state; one lab after the other is in it. Audit log and call log of each way are kept beside it.
+	// Dir takes the lab's state; one lab after the other is in it. Audit log and call log of each way are kept beside the report.
 	Dir string
 	// Nodes and Pods of the cluster. Default 24 and 100.
 	Nodes, Pods int
@@ -39,7 +39,8 @@ type Bench struct {
 	// Out gets the timeline.
 	Out io.Writer
 
-	way string // that is being measured
+	way    string // that is being measured
+	report string // its file
 }
 
 // options of a scene: pods and instances take as long as the bounds say. Leases of many nodes come late on a small machine.
@@ -54,7 +55,7 @@ func (b *Bench) options(stage *harbor.Stage) harbor.Options {
 // keep moves the logs that figures come from out of the way of the next lab.
 func (b *Bench) keep(l *lab.Lab) error {
 	for _, log := range []string{l.AuditLog, l.CallLog} {
-		kept := filepath.Join(filepath.Dir(l.Dir), "bench-"+b.way+"-"+filepath.Base(log))
+		kept := filepath.Join(filepath.Dir(b.report), "bench-"+b.way+"-"+filepath.Base(log))
 		body, err := os.ReadFile(log)
 		if err != nil {
 			return fmt.Errorf("keeping a log: %w", err)
@@ -68,6 +69,7 @@ func (b *Bench) keep(l *lab.Lab) error {
 
 // Run measures those ways and writes the report after each; what an earlier run measured of the others stays.
 func (b *Bench) Run(ctx context.Context, path string, ways []string) (Report, error) {
+	b.report = path
 	report, err := Read(path)
 	if err != nil {
 		return report, err
@@ -164,7 +166,7 @@ func (b *Bench) RunScale(ctx context.Context, path string) (Scale, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("the time of %s is over", b.Timeout))
 	defer cancel()
 	s := size{nodes: b.Nodes, pods: b.Pods}
-	b.way = fmt.Sprintf("scale-%d", s.nodes)
+	b.way, b.report = fmt.Sprintf("scale-%d", s.nodes), path
 	got, err := b.castoff(ctx, s, "")
 	figures := figuresOf(got.measures, s.nodes)
 	figures.OperatorRSSMiBP95 = got.memory
