@@ -122,7 +122,7 @@ func preflightSummary(findings []inventory.Finding, tasks []inventory.Task) stri
 			out += " " + t.First.Check + " (" + t.First.What() + ")"
 		}
 		if more := len(tasks) - 1 - most; more > 0 {
-			out += fmt.Sprintf(" and %d more checks", more)
+			out += " and " + inventory.Count(more, "more check")
 		}
 		out += "."
 	}

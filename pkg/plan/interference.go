@@ -314,7 +314,7 @@ func ownScalingOf(l look, p pool, g inventory.NodeGroup) []string {
 	}
 	since := l.handedOver(p.Name)
 	if n := joining(l, g); n > 0 && !since.IsZero() && l.now.Sub(since) > lastLaunch {
-		out = append(out, fmt.Sprintf("%s (desired size %d: %d instances on their way)", g.Name, g.Desired, n))
+		out = append(out, fmt.Sprintf("%s (desired size %d: %s)", g.Name, g.Desired, inventory.Count(n, "instance on its way", "instances on their way")))
 	}
 	return out
 }
@@ -391,7 +391,7 @@ func tellLate(o *outcome, l look) {
 				tellRefresh(o, g)
 			}
 			if missing(g) > 0 && g.Suspends(processLaunch) && !g.Empty() && !slices.ContainsFunc(g.Instances, leaving) {
-				foreignSetting(o, g, fmt.Sprintf("its desired size is %d, with %d instances. The process Launch is suspended, so none comes", g.Desired, len(g.Instances)))
+				foreignSetting(o, g, fmt.Sprintf("its desired size is %d, with %s. The process Launch is suspended, so none comes", g.Desired, inventory.Count(len(g.Instances), "instance")))
 			}
 			late, coming := lateNodes(l, p, g, since), joining(l, g)
 			if object := "nodegroup/" + g.Name; coming > 0 && l.waited(reasonJoining, object) >= joinPatience {
@@ -403,7 +403,7 @@ func tellLate(o *outcome, l look) {
 			if len(late)+coming == 0 {
 				continue
 			}
-			what := fmt.Sprintf("Since the pool was handed over its group has got %d nodes, and is about to get %d.", len(late), coming)
+			what := fmt.Sprintf("Since the pool was handed over its group has got %s, and is about to get %d.", inventory.Count(len(late), "node"), coming)
 			if len(late) > 0 {
 				what += " Here: " + some(late) + "."
 			}

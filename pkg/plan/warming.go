@@ -62,7 +62,7 @@ func awaitRoom(o *outcome, l look, n inventory.Node) bool {
 	if pending == 0 {
 		return false
 	}
-	message := fmt.Sprintf("%d of %d pods have no room on a new node yet; none of them is evicted before it has.", pending, all)
+	message := fmt.Sprintf("There is no room on a new node yet for %d of %s; none of them is evicted before it has.", pending, inventory.Count(all, "pod"))
 	if f, ok := latest(l.LaunchFailures); ok && f.Message != "" {
 		message += " Karpenter could not launch one: " + f.Message
 	} else if why != "" {

@@ -26,14 +26,14 @@ func TestWarming(t *testing.T) {
 			migration: aMigration().warmFirst().maxUnavailable("1"),
 			world:     aWorld().shifting().warm("general-1", 0, 3),
 			want:      shifts(nil, "Wait WarmingUp node/general-1"),
-			says:      "3 of 3 pods have no room on a new node yet",
+			says:      "no room on a new node yet for 3 of 3 pods",
 		},
 		"SomeHaveRoom": {
 			reason:    "each pod goes when its own room is there",
 			migration: aMigration().warmFirst().maxUnavailable("1"),
 			world:     aWorld().shifting().warm("general-1", 1, 2),
 			want:      shifts([]string{"BeginDrain general-1", "EvictPods general-1 general"}, "Wait WarmingUp node/general-1"),
-			says:      "2 of 3 pods have no room on a new node yet",
+			says:      "no room on a new node yet for 2 of 3 pods",
 		},
 		"Ahead": {
 			reason:    "room is asked for while the group is still being opened: an instance takes its time",
