@@ -336,7 +336,7 @@ func awaitJoining(o *outcome, l look) bool {
 			if l.waited(reasonJoining, object) >= joinPatience {
 				continue // tellLate says so
 			}
-			o.wait(reasonJoining, object, fmt.Sprintf("The group is about to get %d nodes that castoff did not ask for. Nothing is evicted until they are there, and fenced: pods could land on them. They are drained like the rest.", n))
+			o.wait(reasonJoining, object, fmt.Sprintf("The group is about to get %s that castoff did not ask for. Nothing is evicted until all are there, and fenced: pods could land on them. Then they are drained like the rest.", inventory.Count(n, "node")))
 			held = true
 		}
 	}
