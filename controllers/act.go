@@ -48,14 +48,18 @@ func (r *Reconciler) act(ctx context.Context, m *v1alpha1.Migration, w plan.Worl
 				results[i] = r.try(ctx, m, w, actions[i])
 			}
 		})
+		over := false
 		for _, res := range results {
-			if res == nil {
-				return out
+			if over = over || res == nil; res == nil {
+				continue
 			}
 			out = append(out, *res)
 			if node := plan.NodeOf(res.action); node != "" && res.err != nil {
 				failed[node] = true
 			}
+		}
+		if over {
+			break
 		}
 		actions = actions[n:]
 	}

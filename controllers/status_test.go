@@ -524,6 +524,51 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// TestStatusIsWrittenInItsPace: what changes with every pod may wait for two seconds, what somebody acts on may not.
+func TestStatusIsWrittenInItsPace(t *testing.T) {
+	block := func(s v1alpha1.Severity) v1alpha1.Blocker {
+		return v1alpha1.Blocker{Severity: s, Reason: "r", Object: "o"}
+	}
+	cases := map[string]struct {
+		reason string
+		change func(*v1alpha1.MigrationStatus)
+		after  time.Duration
+		writes int
+	}{
+		"Pods":      {"pods go by the second", func(s *v1alpha1.MigrationStatus) { s.Pools[0].PodsLeft-- }, time.Second, 1},
+		"PodsLater": {"whoever watches sees it in two", func(s *v1alpha1.MigrationStatus) { s.Pools[0].PodsLeft-- }, statusPace, 2},
+		"Waits":     {"so does what is waited for", func(s *v1alpha1.MigrationStatus) { s.Blockers = []v1alpha1.Blocker{block(v1alpha1.SeverityWait)} }, time.Second, 1},
+		"Message":   {"and what a condition says", func(s *v1alpha1.MigrationStatus) { s.Conditions[0].Message = "another" }, time.Second, 1},
+		"Blocks":    {"what needs a human is said at once", func(s *v1alpha1.MigrationStatus) { s.Blockers = []v1alpha1.Blocker{block(v1alpha1.SeverityBlock)} }, time.Second, 2},
+		"Phase":     {"so is the phase", func(s *v1alpha1.MigrationStatus) { s.Phase = v1alpha1.PhaseCompleted }, time.Second, 2},
+		"Ledger":    {"the ledger, before the effect", func(s *v1alpha1.MigrationStatus) { s.Operations = []v1alpha1.Operation{{ID: "SetGroupSize/general"}} }, 0, 2},
+		"Condition": {"and a condition's state", func(s *v1alpha1.MigrationStatus) { s.Conditions[0].Status = metav1.ConditionTrue }, 0, 2},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			apply(t, w)
+			r, before := w.reconciler(), get(t, w)
+			first := before.DeepCopy()
+			first.Status.Phase = v1alpha1.PhaseShifting
+			first.Status.Pools = []v1alpha1.PoolStatus{{Name: "general", PodsLeft: 9}}
+			first.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Progressing"}}
+			if err := r.write(t.Context(), before, first); err != nil {
+				t.Fatal(err)
+			}
+			w.now = w.now.Add(tc.after)
+			second := first.DeepCopy()
+			tc.change(&second.Status)
+			if err := r.write(t.Context(), first, second); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.c.writes["status Migration"]; got != tc.writes || r.unwritten != (tc.writes == 1) {
+				t.Errorf("%s: %d writes, want %d; unwritten: %v", tc.reason, got, tc.writes, r.unwritten)
+			}
+		})
+	}
+}
+
 func TestAnnounce(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler()
