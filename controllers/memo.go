@@ -11,7 +11,6 @@ type memo[T any] struct {
 	mu    sync.Mutex
 	value T
 	until time.Time
-	read  time.Time // when the value was read
 }
 
 // get returns the kept answer, or reads and keeps a new one for as long as fresh says of it. Errors are not kept.
@@ -25,17 +24,8 @@ func (m *memo[T]) get(ctx context.Context, now time.Time, fresh func(T) time.Dur
 	if err != nil {
 		return v, err
 	}
-	m.value, m.until, m.read = v, now.Add(fresh(v)), now
+	m.value, m.until = v, now.Add(fresh(v))
 	return v, nil
-}
-
-// forgetOlder forgets what was read before that time.
-func (m *memo[T]) forgetOlder(than time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.read.Before(than) {
-		m.empty()
-	}
 }
 
 // forget makes the next get read, and keeps nothing.

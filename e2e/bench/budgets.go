@@ -21,7 +21,7 @@ const (
 const (
 	// memoryBudgetMiB: half of the limit in castoff's chart.
 	memoryBudgetMiB = 128
-	// writesBudget a node, evictions aside: fence, drain, five placeholders made and dropped, a status now and then.
+	// writesBudget a node, evictions aside: mark, fence and drain, four placeholders made and dropped, a status every two seconds (docs/design/0009).
 	writesBudget = 12
 	// callsBudget a node: a look at everything is a handful of calls however many nodes there are.
 	callsBudget = 3
