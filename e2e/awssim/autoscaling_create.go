@@ -1,6 +1,7 @@
 package awssim
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -158,7 +159,8 @@ func (a *autoscalingService) updateAutoScalingGroup(_ *call, in *autoscaling.Upd
 	if err := a.complement(&spec); err != nil {
 		return nil, err
 	}
-	g.sizes, g.spec = z, spec
+	g.spec = spec
+	g.resized(fmt.Sprintf("a user request update of AutoScalingGroup constraints to min: %d, max: %d, desired: %d", z.min, z.max, z.desired), z)
 	a.touch(g)
 	return &autoscaling.UpdateAutoScalingGroupOutput{}, nil
 }

@@ -25,6 +25,9 @@ func (a *autoscalingService) reconcile(g *scalingGroup) {
 	a.replaceUnhealthy(g)
 	a.scaleOut(g)
 	a.scaleIn(g)
+	if g.capacity() == g.sizes.desired {
+		g.asked = ""
+	}
 	a.replaceAtRisk(g)
 	a.replaceAged(g)
 	a.rebalance(g)
@@ -70,7 +73,7 @@ func (a *autoscalingService) scaleOut(g *scalingGroup) {
 		a.wake(g, wait)
 		return
 	}
-	cause := fmt.Sprintf("an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d", g.capacity(), g.sizes.desired)
+	cause := g.because(a.now(), fmt.Sprintf("an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d", g.capacity(), g.sizes.desired))
 	for g.capacity() < g.sizes.desired {
 		if _, err := a.launchNext(g, g.placements(a.menu()), cause); err != nil {
 			a.backOff(g)
@@ -113,7 +116,7 @@ func (a *autoscalingService) scaleIn(g *scalingGroup) {
 	if !g.runs(processTerminate) {
 		return
 	}
-	cause := fmt.Sprintf("an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from %d to %d", g.capacity(), g.sizes.desired)
+	cause := g.because(a.now(), fmt.Sprintf("an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from %d to %d", g.capacity(), g.sizes.desired))
 	for g.capacity() > g.sizes.desired {
 		m, protected := g.victim()
 		if m == nil {

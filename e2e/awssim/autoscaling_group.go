@@ -44,6 +44,8 @@ type scalingGroup struct {
 	actions    map[string]*scheduledAction
 	// unevenSince is when its zones were first seen uneven, zero while they are even.
 	unevenSince time.Time
+	// asked is what last changed the desired capacity, in AWS's words; empty once the group has it.
+	asked string
 	// retryAt holds launches back after one failed.
 	retryAt  time.Time
 	failures int

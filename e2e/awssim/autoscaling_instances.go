@@ -18,7 +18,7 @@ func (a *autoscalingService) setDesiredCapacity(_ *call, in *autoscaling.SetDesi
 	if err := g.sizes.checkDesired(want); err != nil {
 		return nil, err
 	}
-	g.sizes.desired = want
+	g.resized("a user request explicitly set group desired capacity", g.sizes.clamped(want))
 	a.touch(g)
 	return &autoscaling.SetDesiredCapacityOutput{}, nil
 }

@@ -274,6 +274,6 @@ func (a *autoscalingService) scaleTo(g *scalingGroup, want int32, cause string) 
 	}
 	act := a.begin(g, "Changing the desired capacity", fmt.Sprintf("%s changing the desired capacity from %d to %d", cause, g.sizes.desired, z.desired))
 	a.finish(act, types.ScalingActivityStatusCodeSuccessful, "")
-	g.sizes = z
+	g.resized(cause, z)
 	a.touch(g)
 }

@@ -96,7 +96,7 @@ func (a *autoscalingService) runScheduled(g *scalingGroup, x *scheduledAction) {
 		return
 	}
 	a.finish(a.begin(g, description, cause), types.ScalingActivityStatusCodeSuccessful, "")
-	g.sizes = z
+	g.resized(fmt.Sprintf("scheduled action %s update of AutoScalingGroup constraints to min: %d, max: %d, desired: %d", name, z.min, z.max, z.desired), z)
 }
 
 func (a *autoscalingService) dropScheduled(g *scalingGroup, name string) error {

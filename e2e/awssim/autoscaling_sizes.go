@@ -1,5 +1,26 @@
 package awssim
 
+import (
+	"fmt"
+	"time"
+)
+
+// resized sets the sizes, and remembers who asked for another desired capacity: AWS says so in the cause of what comes of it.
+func (g *scalingGroup) resized(who string, z sizes) {
+	if z.desired != g.sizes.desired {
+		g.asked = fmt.Sprintf("%s changing the desired capacity from %d to %d", who, g.sizes.desired, z.desired)
+	}
+	g.sizes = z
+}
+
+// because begins a cause with who asked for it, if that is known.
+func (g *scalingGroup) because(now time.Time, cause string) string {
+	if g.asked == "" {
+		return cause
+	}
+	return g.asked + ". At " + now.UTC().Format(time.RFC3339) + " " + cause
+}
+
 // sizes are an Auto Scaling group's bounds and what it aims at, in units of capacity (instances, or their weights).
 type sizes struct{ min, max, desired int32 }
 

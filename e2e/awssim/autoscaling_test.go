@@ -238,6 +238,56 @@ func TestCreateAutoScalingGroupRefuses(t *testing.T) {
 	ok(t, err)
 }
 
+// TestCausesNameWhoAsked: whoever changed the desired capacity is in the cause of the launch, as in AWS's own words; what the group
+// does by itself later is not put down to them.
+func TestCausesNameWhoAsked(t *testing.T) {
+	cases := map[string]struct {
+		act  func(*testing.T, *scaled)
+		want string
+	}{
+		"SetDesired": {func(t *testing.T, s *scaled) {
+			_, err := s.as.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("g"), DesiredCapacity: aws.Int32(3)})
+			ok(t, err)
+		}, "a user request explicitly set group desired capacity changing the desired capacity from 2 to 3"},
+		"Update": {func(t *testing.T, s *scaled) {
+			_, err := s.as.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("g"), DesiredCapacity: aws.Int32(3)})
+			ok(t, err)
+		}, "a user request update of AutoScalingGroup constraints to min: 1, max: 4, desired: 3 changing the desired capacity from 2 to 3"},
+		"Schedule": {func(t *testing.T, s *scaled) {
+			_, err := s.as.PutScheduledUpdateGroupAction(ctx, &autoscaling.PutScheduledUpdateGroupActionInput{AutoScalingGroupName: aws.String("g"), ScheduledActionName: aws.String("morning"), StartTime: aws.Time(s.now().Add(time.Minute)), DesiredCapacity: aws.Int32(3)})
+			ok(t, err)
+			s.Advance(2 * time.Minute)
+		}, "scheduled action morning update"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t)
+			s.create(t, 1, 4, 2, nil)
+			s.settle()
+			tc.act(t, s)
+			s.settle()
+			s.wantInService(t, 3, "raised")
+			if got := s.lastCause(t); !strings.Contains(got, tc.want) || !strings.Contains(got, "an instance was started in response to a difference") {
+				t.Errorf("cause %q, want %q in it", got, tc.want)
+			}
+			_, err := s.as.SetInstanceHealth(ctx, &autoscaling.SetInstanceHealthInput{InstanceId: aws.String(s.ids(t, "InService")[0]), HealthStatus: aws.String("Unhealthy"), ShouldRespectGracePeriod: aws.Bool(false)})
+			ok(t, err)
+			s.settle()
+			if got := s.lastCause(t); strings.Contains(got, tc.want) {
+				t.Errorf("a replacement is put down to whoever asked before: %q", got)
+			}
+		})
+	}
+}
+
+// lastCause is why the last scaling activity began.
+func (s *scaled) lastCause(t *testing.T) string {
+	t.Helper()
+	out, err := s.as.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("g"), MaxRecords: aws.Int32(1)})
+	ok(t, err)
+	return aws.ToString(out.Activities[0].Cause)
+}
+
 func TestSetDesiredCapacity(t *testing.T) {
 	s := newScaled(t)
 	s.create(t, 1, 4, 2, nil)
