@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -392,6 +394,66 @@ func TestASharedPlaceholder(t *testing.T) {
 	if all, err := d.Placeholders(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("the room of a pod that moves is open, for those that share it, too: %v, %v", all, err)
 	}
+}
+
+// TestPlaceholdersFromACache: they come from a watch, by node, and no page of pods is asked for.
+func TestPlaceholdersFromACache(t *testing.T) {
+	var asked []policyv1.Eviction
+	c := faked(evictions(&asked, func(string) error { return nil }), idleNode("old"), pod("a"), pod("b"))
+	cache := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, IndexPlaceholderNode, IndexOf).Build()
+	cached := room
+	cached.Cached = cache
+	d := New(c, c, clock).WithRoom(cached)
+	warmAndBegin(t, d)
+	for _, seen := range []struct{ name, node string }{{"placeholder-a-uid", "old"}, {"placeholder-z-uid", "other"}} { // the other one is not seen yet
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: room.Namespace, Name: seen.name, Labels: map[string]string{v1alpha1.LabelPlaceholder: "general", v1alpha1.LabelPlaceholderPod: "a-uid"},
+			Annotations: map[string]string{v1alpha1.AnnotationPlaceholderNode: seen.node, v1alpha1.AnnotationPlaceholderBatch: "2"},
+		}}
+		if err := cache.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := d.Placeholders(t.Context()); err != nil || len(all) != 2 {
+		t.Errorf("of all nodes: %v, %v", all, err)
+	}
+	if own, err := d.roomsOf(t.Context(), "old"); err != nil || len(own) != 1 || own[0].Batch != 2 || own[0].Pods[0] != "a-uid" {
+		t.Errorf("of one node: %v, %v", own, err)
+	}
+	if _, err := d.Pass(t.Context(), "old", inventory.DrainAllowance{}); err != nil || len(asked) != 1 || asked[0].Name != "b" {
+		t.Errorf("the one whose room is seen to be missing waits for it: %v, %v", asked, err)
+	}
+}
+
+// TestBeginNotesSinceWhenRoomIsMade: the placeholders are gone when it is asked for.
+func TestBeginNotesSinceWhenRoomIsMade(t *testing.T) {
+	first := metav1.NewTime(now.Add(-time.Minute))
+	c := interceptor.NewClient(faked(interceptor.Funcs{}, idleNode("old"), pod("a")), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		o.SetCreationTimestamp(first) // the fake API server sets none
+		return c.Create(ctx, o, opts...)
+	}})
+	d := New(c, c, clock).WithRoom(room)
+	warmAndBegin(t, d)
+	if err := d.Begin(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	n := new(corev1.Node)
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "old"}, n); err != nil || n.Annotations[v1alpha1.AnnotationWarmed] != first.UTC().Format(time.RFC3339) {
+		t.Errorf("%v, %v", n.Annotations, err)
+	}
+	before := len(mustList(t, d))
+	if err := d.Warm(t.Context(), "old", "general", owner); err != nil || len(mustList(t, d)) != before {
+		t.Errorf("room is made for pods that are on their way already: %v", err)
+	}
+}
+
+func mustList(t *testing.T, d *Drainer) []inventory.Placeholder {
+	t.Helper()
+	all, err := d.Placeholders(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func TestSwap(t *testing.T) {
