@@ -259,6 +259,10 @@ func doToGroup(ctx context.Context, groups NodeGroups, action plan.Action) error
 		return groups.SuspendProcesses(ctx, a.Group, a.Processes)
 	case plan.ResumeProcesses:
 		return groups.ResumeProcesses(ctx, a.Group, a.Processes)
+	case plan.HideGroup:
+		return groups.HideGroup(ctx, a.Group, a.Keys)
+	case plan.ShowGroup:
+		return groups.ShowGroup(ctx, a.Group, a.Tags)
 	case plan.SetRebalance:
 		return groups.SetCapacityRebalance(ctx, a.Group, a.On)
 	case plan.SetLifetime:

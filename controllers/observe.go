@@ -72,6 +72,7 @@ type Observer struct {
 	network      memo[inventory.PodNetwork]
 	tagged       memo[[]inventory.SecurityGroup]
 	running      memo[inventory.Workloads]
+	templates    memo[inventory.Workloads]
 	unwell       memo[[]inventory.UnwellPod]
 	gates        gateAnswers
 	snapshots    snapshotCache
@@ -195,7 +196,7 @@ func (o *Observer) resolve(m *v1alpha1.Migration, w *plan.World) []inventory.Fin
 	var findings []inventory.Finding
 	var source []inventory.NodeGroup
 	if s := w.Snapshot; s != nil {
-		w.Home, w.Pools = s.Home, s.Pools
+		w.Home, w.Pools, w.Waves = s.Home, s.Pools, s.Waves
 		source = recordedGroups(s, w.Groups)
 	} else {
 		w.Groups = withNodeLabels(w.Groups, w.Nodes)
@@ -303,6 +304,9 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 		return err
 	}
 	needs := plan.NeedsOf(m, *w)
+	if err := o.observeStraddling(ctx, m, needs, w); err != nil {
+		return err
+	}
 	if err := o.observeDrains(ctx, needs, w); err != nil {
 		return err
 	}
@@ -367,6 +371,11 @@ func (o *Observer) preflight(ctx context.Context, m *v1alpha1.Migration, w *plan
 		Home: w.Home, Pools: w.Pools, Targets: w.Targets, Resolved: findings, CheckedElsewhere: plan.Checks,
 		Surroundings: surroundings, Strategy: m.Spec.Strategy, NoRestarts: o.noRestarts(ctx, m.Spec.Strategy), EngineVersion: engineVersion(m, w.Engine), Snapshot: w.Snapshot,
 	}, m.Spec.AcceptedRisks)
+	if w.Snapshot == nil {
+		waves := plan.Waves(w.Pools, w.Targets, w.Nodes, workloads)
+		w.Handovers = plan.HandoversOf(m.Spec, w.Pools, w.Groups, w.Autoscalers, waves, o.Clock())
+		w.Waves = w.Handovers.Names()
+	}
 	return nil
 }
 

@@ -51,11 +51,19 @@ func (o *Observer) workloads(ctx context.Context) (inventory.Workloads, error) {
 // page is in memory as it is. Kinds that castoff may not list are named in one error.
 func readWorkloads(ctx context.Context, live client.Reader) (inventory.Workloads, error) {
 	r := workloadReader{live: live, shapes: newInterner()}
+	return r.read(ctx, r.pods, r.budgets, r.deployments, r.statefulSets, r.daemonSets, r.replicaSets, r.replicationControllers, r.jobs, r.cronJobs,
+		r.claims, r.autoscalers, r.webhooks, r.limitRanges)
+}
+
+// readTemplates reads what makes pods that a scaler launches nodes for, and the pods that wait for one.
+func readTemplates(ctx context.Context, live client.Reader) (inventory.Workloads, error) {
+	r := workloadReader{live: live, shapes: newInterner()}
+	return r.read(ctx, r.waitingPods, r.deployments, r.statefulSets, r.replicaSets, r.replicationControllers, r.jobs, r.cronJobs)
+}
+
+func (r *workloadReader) read(ctx context.Context, kinds ...func(context.Context) error) (inventory.Workloads, error) {
 	var refused []error
-	for _, read := range []func(context.Context) error{
-		r.pods, r.budgets, r.deployments, r.statefulSets, r.daemonSets, r.replicaSets, r.replicationControllers, r.jobs, r.cronJobs,
-		r.claims, r.autoscalers, r.webhooks, r.limitRanges,
-	} {
+	for _, read := range kinds {
 		switch err := read(ctx); {
 		case apierrors.IsForbidden(err):
 			refused = append(refused, err)
@@ -122,6 +130,15 @@ func (r *workloadReader) pods(ctx context.Context) error {
 			r.out.Pending++
 		}
 	}))
+}
+
+// waitingPods are those without a node, whoever made them.
+func (r *workloadReader) waitingPods(ctx context.Context) error {
+	return named("pods", each(ctx, r.live, &corev1.PodList{}, func(p *corev1.Pod) {
+		if !kubeapi.Finished(p) && !castoffsOwn(p) {
+			r.out.Pods = append(r.out.Pods, r.shapes.pod(p))
+		}
+	}, client.MatchingFields{"spec.nodeName": ""}))
 }
 
 func (r *workloadReader) budgets(ctx context.Context) error {

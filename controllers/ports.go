@@ -44,6 +44,8 @@ type NodeGroups interface {
 	EnablePolicies(ctx context.Context, recorded inventory.NodeGroup, names []string) error
 	PutScheduledActions(ctx context.Context, asg string, actions []inventory.ScheduledAction) error
 	ResumeProcesses(ctx context.Context, asg string, processes []string) error
+	HideGroup(ctx context.Context, asg string, keys []string) error
+	ShowGroup(ctx context.Context, asg string, tags []inventory.Tag) error
 	DeletePolicies(ctx context.Context, asg string, names []string) error
 	DeleteGroup(ctx context.Context, g inventory.NodeGroup) error
 }

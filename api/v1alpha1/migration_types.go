@@ -197,9 +197,11 @@ type Strategy struct {
 	// +optional
 	// +kubebuilder:default=Singletons
 	Surge SurgeStrategy `json:"surge,omitempty"`
-	// waves says how many pools change hands at once. Single: all of them.
+	// waves says how many pools change hands at once. Auto: those that no workload joins change hands one after the other, each when
+	// the ones before it are done, and Cluster Autoscaler keeps the others until then; all of them at once where it could not. Single:
+	// all of them, or all that have not changed hands yet.
 	// +optional
-	// +kubebuilder:default=Single
+	// +kubebuilder:default=Auto
 	Waves WaveStrategy `json:"waves,omitempty"`
 	// timeoutSeconds is for how long one node's drain may last, from its beginning. Until then Jobs are let end. What comes after
 	// it is onTimeout's to say, and where acceptedRisks has DoNotDisrupt or BudgetOverride those pods go then.
@@ -279,7 +281,7 @@ type CapacityStrategy string
 type SurgeStrategy string
 
 // WaveStrategy says how pools are grouped into hand-overs.
-// +kubebuilder:validation:Enum=Single
+// +kubebuilder:validation:Enum=Auto;Single
 type WaveStrategy string
 
 // TimeoutPolicy says what becomes of a node whose drain lasts too long.
@@ -303,6 +305,7 @@ const (
 	SurgeNone          SurgeStrategy    = "None"
 	SurgeSingletons    SurgeStrategy    = "Singletons"
 	SurgeAll           SurgeStrategy    = "All"
+	WavesAuto          WaveStrategy     = "Auto"
 	WavesSingle        WaveStrategy     = "Single"
 )
 

@@ -62,6 +62,9 @@ const (
 	ScalerKarpenter = "karpenter"
 	// ByCastoff is the value of AnnotationCordonedBy, AnnotationExcludedBy and AnnotationHeldBy.
 	ByCastoff = "castoff"
+	// TagHandedOver is the AWS tag on an Auto Scaling group whose discovery tags castoff took off, so that a Cluster Autoscaler that
+	// keeps other groups lets it go; its value is TagManagedByValue.
+	TagHandedOver = "castoff.sh/handed-over"
 	// TagManagedBy is the AWS tag on what castoff made; its value is TagManagedByValue. What lacks it is adopted, never deleted.
 	TagManagedBy = "castoff.sh/managed-by"
 	// TagManagedByValue is the value of TagManagedBy.

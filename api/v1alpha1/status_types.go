@@ -202,6 +202,10 @@ type WaveStatus struct {
 	// servedTime is when every NodePool of the wave was seen Ready.
 	// +optional
 	ServedTime *metav1.Time `json:"servedTime,omitempty"`
+	// returnedTime is when, on the way back, Cluster Autoscaler was seen to scale the wave's groups again. A wave that changes hands
+	// once more has none.
+	// +optional
+	ReturnedTime *metav1.Time `json:"returnedTime,omitempty"`
 }
 
 // Operation is an entry of the ledger: an effect that castoff was about to make, with what it was meant to bring about.

@@ -586,9 +586,14 @@ func TestCreateValidates(t *testing.T) {
 			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Waves = v1alpha1.WavesSingle }),
 			want:   accepted,
 		},
+		"WavesAuto": {
+			reason: "the default can be written down",
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Waves = v1alpha1.WavesAuto }),
+			want:   accepted,
+		},
 		"WavesUnknown": {
 			reason: "what this version cannot do is refused, not ignored",
-			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Waves = "Auto" }),
+			change: spec(func(s *v1alpha1.MigrationSpec) { s.Strategy.Waves = "Many" }),
 			want:   "spec.strategy.waves: Unsupported value",
 		},
 		"SourceBuiltIn": {

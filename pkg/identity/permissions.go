@@ -54,8 +54,10 @@ func groupStatements(c inventory.Cluster) []awsapi.Statement {
 		"autoscaling:PutScheduledUpdateGroupAction", "autoscaling:ResumeProcesses", "autoscaling:SuspendProcesses",
 		"autoscaling:TerminateInstanceInAutoScalingGroup", "autoscaling:UpdateAutoScalingGroup",
 	}, []string{awsapi.ARN(c, "autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")})
+	ofCluster := writes // of a group that it knows by the other tag alone castoff could take its own rights away with the tag
+	ofCluster.Action = slices.Sorted(slices.Values(append(slices.Clone(writes.Action), "autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags")))
 	return []awsapi.Statement{
-		named("GroupsOfCluster", when(writes, "Null", resourceTag+"/kubernetes.io/cluster/"+c.Name, "false")),
+		named("GroupsOfCluster", when(ofCluster, "Null", resourceTag+"/kubernetes.io/cluster/"+c.Name, "false")),
 		named("GroupsOfAutoscaler", when(writes, "Null", resourceTag+"/k8s.io/cluster-autoscaler/"+c.Name, "false")),
 	}
 }
@@ -66,9 +68,8 @@ func clusterStatements(c inventory.Cluster) []awsapi.Statement {
 	return []awsapi.Statement{
 		named("Cluster", allow([]string{"eks:CreatePodIdentityAssociation", "eks:DescribeCluster", "eks:ListNodegroups", "eks:ListPodIdentityAssociations"}, []string{c.ARN})),
 		named("NodeGroups", allow([]string{"eks:DeleteNodegroup", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"}, []string{object("nodegroup", "*/*")})),
-		named("PodIdentity", allow([]string{"eks:DescribePodIdentityAssociation"}, []string{object("podidentityassociation", "*")})),
 		named("NodeAccess", when(entry, "StringEquals", "eks:accessEntryType", entryTypeNodes)),
-		named("ReadAccess", allow([]string{"eks:DescribeAccessEntry"}, []string{object("access-entry", "*")})),
+		named("ReadAccess", allow([]string{"eks:DescribeAccessEntry", "eks:DescribePodIdentityAssociation"}, []string{object("access-entry", "*"), object("podidentityassociation", "*")})),
 		named("TagAccess", made(allow([]string{"eks:TagResource"}, []string{object("access-entry", "*"), object("podidentityassociation", "*")}))),
 	}
 }

@@ -145,6 +145,59 @@ func (a Autoscaler) Manages(g NodeGroup) bool {
 		slices.ContainsFunc(a.Discovery, func(tags string) bool { return discovers(tags, g) })
 }
 
+// Lists says whether its status lists the group: that it scales it, or did a moment ago.
+func (a Autoscaler) Lists(g NodeGroup) bool { return slices.Contains(a.Groups, g.AutoScalingGroup) }
+
+const (
+	// tagPrefix begins the tags that are Cluster Autoscaler's alone (Cluster Autoscaler on AWS, "Auto-Discovery Setup"): to take one
+	// off a group changes nothing else. Those with tagTemplate describe the nodes to come.
+	tagPrefix   = "k8s.io/cluster-autoscaler/"
+	tagTemplate = tagPrefix + "node-template/"
+	// tagEnabled has no other use at all; the one with the cluster's name may be what says whose the group is.
+	tagEnabled = tagPrefix + "enabled"
+	tagCluster = "kubernetes.io/cluster/"
+)
+
+// FoundBy are tags of the group without which none of its discovery flags finds it, one a flag, all of them Cluster Autoscaler's alone;
+// hides says that there are such tags. There are none where a flag goes by tags with other uses only, and for a group that would not
+// be known as one of its cluster's any more.
+func (a Autoscaler) FoundBy(g NodeGroup) (keys []string, hides bool) {
+	for _, tags := range a.Discovery {
+		if !discovers(tags, g) {
+			continue
+		}
+		key := findsBy(tags)
+		if key == "" {
+			return nil, false
+		}
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	known := slices.ContainsFunc(g.Tags, func(t Tag) bool { return strings.HasPrefix(t.Key, tagCluster) })
+	return keys, known && !slices.Contains(a.Static, g.AutoScalingGroup)
+}
+
+// findsBy is the tag of a discovery flag that is least missed elsewhere; empty: all have other uses.
+func findsBy(tags string) string {
+	own := ""
+	for tag := range strings.SplitSeq(tags, ",") {
+		key, _, _ := strings.Cut(tag, "=")
+		switch {
+		case key == tagEnabled:
+			return key
+		case strings.HasPrefix(key, tagPrefix) && !strings.HasPrefix(key, tagTemplate):
+			own = cmp.Or(own, key)
+		}
+	}
+	return own
+}
+
+// DiscoveryTags are the group's tags that may make a Cluster Autoscaler find it.
+func (g NodeGroup) DiscoveryTags() []Tag {
+	return slices.DeleteFunc(slices.Clone(g.Tags), func(t Tag) bool { return !strings.HasPrefix(t.Key, tagPrefix) || strings.HasPrefix(t.Key, tagTemplate) })
+}
+
 // discovers goes by the presence of every key; a value counts only where the flag has key=value.
 func discovers(tags string, g NodeGroup) bool {
 	for tag := range strings.SplitSeq(tags, ",") {

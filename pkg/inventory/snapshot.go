@@ -12,12 +12,14 @@ const SnapshotFormat = 1
 // Snapshot is what is needed to go back: only what castoff touches. It is taken before the first write and never changed;
 // what castoff does to a node that joins later is marked on that node.
 type Snapshot struct {
-	Format      int          `json:"format"`
-	Cluster     string       `json:"cluster"`
-	Taken       time.Time    `json:"taken"`
-	Migration   string       `json:"migration"` // UID
-	Home        string       `json:"home"`
-	Pools       []Pool       `json:"pools"`
+	Format    int       `json:"format"`
+	Cluster   string    `json:"cluster"`
+	Taken     time.Time `json:"taken"`
+	Migration string    `json:"migration"` // UID
+	Home      string    `json:"home"`
+	Pools     []Pool    `json:"pools"`
+	// Waves are the pools that change hands together, by name, in their order; none: all of them do.
+	Waves       [][]string   `json:"waves,omitempty"`
 	Autoscalers []Autoscaler `json:"autoscalers,omitempty"`
 	// PendingPods is how many pods no node had room for before castoff did anything.
 	PendingPods int `json:"pendingPods"`

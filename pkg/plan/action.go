@@ -140,6 +140,17 @@ type (
 		IDs   []string
 	}
 
+	// HideGroup takes tags off a group, so that a Cluster Autoscaler that goes on with others does not find it any more, and marks it
+	// as handed over first.
+	HideGroup struct {
+		Group string
+		Keys  []string
+	}
+	// ShowGroup gives a group its tags back, and takes the mark off after it.
+	ShowGroup struct {
+		Group string
+		Tags  []inventory.Tag
+	}
 	// EnablePolicies lets the named scaling policies of the recorded group act again.
 	EnablePolicies struct {
 		Recorded inventory.NodeGroup
@@ -213,6 +224,8 @@ func (StopAutoscaler) action()           {}
 func (StartAutoscaler) action()          {}
 func (SetGroupSize) action()             {}
 func (EndInstances) action()             {}
+func (HideGroup) action()                {}
+func (ShowGroup) action()                {}
 func (EnablePolicies) action()           {}
 func (PutScheduledActions) action()      {}
 func (ResumeProcesses) action()          {}
@@ -243,6 +256,8 @@ const (
 	kindStartAutoscaler        = "StartAutoscaler"
 	kindSetGroupSize           = "SetGroupSize"
 	kindEndInstances           = "EndInstances"
+	kindHideGroup              = "HideGroup"
+	kindShowGroup              = "ShowGroup"
 	kindEnablePolicies         = "EnablePolicies"
 	kindPutScheduledActions    = "PutScheduledActions"
 	kindResumeProcesses        = "ResumeProcesses"
@@ -326,6 +341,20 @@ func (a EndInstances) Entry() (kind, target, detail string) {
 // Entry implements Ledgered.
 func (a StartAutoscaler) Entry() (kind, target, detail string) {
 	return kindStartAutoscaler, a.Autoscaler.Deployment.String(), strconv.Itoa(int(a.Replicas))
+}
+
+// Entry implements Ledgered.
+func (a HideGroup) Entry() (kind, target, detail string) {
+	return kindHideGroup, a.Group, strings.Join(a.Keys, separator)
+}
+
+// Entry implements Ledgered.
+func (a ShowGroup) Entry() (kind, target, detail string) {
+	var keys []string
+	for _, t := range a.Tags {
+		keys = append(keys, t.Key)
+	}
+	return kindShowGroup, a.Group, strings.Join(keys, separator)
 }
 
 // Entry implements Ledgered.

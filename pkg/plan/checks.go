@@ -22,4 +22,5 @@ var Checks = []string{
 	CheckPoolsNotNamed,
 	CheckQueueConflict,
 	CheckRefreshHeld,
+	CheckTwoWaves,
 }

@@ -170,6 +170,7 @@ func provisionerReady(l look) metav1.Condition {
 
 func singleScaler(l look) metav1.Condition {
 	karpenter, both := scalers(l)
+	straddlers := straddlers(l)
 	switch {
 	case len(both) > 0:
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonTwoScalers, "Served by two: "+list(both)+".")
@@ -183,6 +184,8 @@ func singleScaler(l look) metav1.Condition {
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, v1alpha1.ReasonNoScaler, "Karpenter serves no pool, and no Cluster Autoscaler is asked to run.")
 	case len(karpenter) == 0:
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionTrue, v1alpha1.ReasonClusterAutoscalerServes, "Karpenter serves no pool.")
+	case len(straddlers) > 0 && len(karpenter) < len(l.pools) && Blocks(straddlers):
+		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionFalse, CheckTwoWaves, straddlers[0].Object+": "+straddlers[0].Message)
 	case len(karpenter) < len(l.pools):
 		return condition(v1alpha1.ConditionSingleScaler, metav1.ConditionTrue, v1alpha1.ReasonHandingOver, "Served by Karpenter: "+list(karpenter)+".")
 	}

@@ -34,6 +34,15 @@ type Decision struct {
 	ETA time.Time
 }
 
+// act adds the actions. Two waves may hold one Lease.
+func (d *Decision) act(actions []Action) {
+	for _, a := range actions {
+		if _, hold := a.(HoldLease); !hold || !slices.Contains(d.Actions, a) {
+			d.Actions = append(d.Actions, a)
+		}
+	}
+}
+
 // outcome is what one phase has to say.
 type outcome struct {
 	// done: nothing is left to do in this phase. Blockers may still be worth showing.

@@ -36,8 +36,8 @@ var quietProcesses = []string{"AZRebalance", "ReplaceUnhealthy", "ScheduledActio
 // NodePools serve. The fence comes last: a cordon while Cluster Autoscaler acts makes it scale the group up to its max.
 func handingOver(led *ledger, l look) outcome {
 	o := outcome{}
-	if !handingOverReached(l) && !stoppedByUs(led, l) {
-		if holdBack(&o, l); blocked(&o, l, "") || !o.idle() {
+	if !takenOver(led, l) {
+		if holdBack(&o, l); straddled(&o, l) || blocked(&o, l, "") || !o.idle() {
 			o.until = l.now.Add(atRest)
 			return o
 		}
@@ -95,6 +95,9 @@ func release(o *outcome, led *ledger, l look) bool {
 			released = false
 			continue
 		case !manages(a, l):
+			continue
+		case keeps(a, l):
+			released = letGo(o, led, l, a) && released
 			continue
 		case starting(led, a, l.now) && !standby(a): // the way back was broken off just then
 			if a.Stopped() && a.LeaderElect {
@@ -243,7 +246,7 @@ func holdLeases(l look) outcome {
 	o := outcome{}
 	for _, a := range l.Autoscalers {
 		switch {
-		case !a.LeaderElect || !manages(a, l) || leaseTaken(l, a):
+		case !a.LeaderElect || !manages(a, l) || keeps(a, l) || leaseTaken(l, a):
 		case a.LeaseHolder != v1alpha1.LeaseIdentity && a.Stopped(), renewalDue(a, l.now):
 			o.act(HoldLease{Lease: a.Lease})
 		}
@@ -279,39 +282,6 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// waveName of the one wave.
-const waveName = "wave-1"
-
-// waveStatuses records the change of hands.
-func waveStatuses(l look) []v1alpha1.WaveStatus {
-	if l.Snapshot == nil {
-		return nil
-	}
-	w := v1alpha1.WaveStatus{Name: waveName}
-	for _, before := range l.m.Status.Waves {
-		if before.Name == waveName {
-			w = *before.DeepCopy()
-		}
-	}
-	if !handingOverReached(l) {
-		w.ReleasedTime, w.ServedTime = nil, nil // it went back, or never began
-	}
-	w.Pools = nil
-	served := len(l.pools) > 0
-	for _, p := range l.pools {
-		w.Pools = append(w.Pools, p.Name)
-		np, ok := nodePool(l, p.Name)
-		served = served && ok && !stopped(np) && isReady(np.Status.Conditions)
-	}
-	if handingOverReached(l) && w.ReleasedTime == nil && !slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return manages(a, l) && !a.Stopped() }) {
-		w.ReleasedTime = stamp(l.now)
-	}
-	if served && w.ServedTime == nil {
-		w.ServedTime = stamp(l.now)
-	}
-	return []v1alpha1.WaveStatus{w}
 }
 
 func list(names []string) string { return strings.Join(names, ", ") }

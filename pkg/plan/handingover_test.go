@@ -461,7 +461,7 @@ func TestScalers(t *testing.T) {
 
 func TestWaveStatuses(t *testing.T) {
 	before := aMigration()
-	before.m.Status.Waves = []v1alpha1.WaveStatus{{Name: waveName, ReleasedTime: stamp(noon.Add(-time.Hour)), ServedTime: stamp(noon.Add(-time.Hour))}}
+	before.m.Status.Waves = []v1alpha1.WaveStatus{{Name: "wave-1", ReleasedTime: stamp(noon.Add(-time.Hour)), ServedTime: stamp(noon.Add(-time.Hour))}}
 	both := []string{"general", "batch"}
 	now, then := stamp(noon), stamp(noon.Add(-time.Hour))
 	cases := map[string]struct {
@@ -471,12 +471,12 @@ func TestWaveStatuses(t *testing.T) {
 		want      []v1alpha1.WaveStatus
 	}{
 		"Nothing":     {"there is no wave before the snapshot", aMigration(), aWorld(), nil},
-		"Waiting":     {"Cluster Autoscaler is in charge", aMigration(), aWorld().quiet(), []v1alpha1.WaveStatus{{Name: waveName, Pools: both}}},
-		"Served":      {"released and served at this look", aMigration(), aWorld().served(), []v1alpha1.WaveStatus{{Name: waveName, Pools: both, ReleasedTime: now, ServedTime: now}}},
-		"Remembered":  {"the times are those of the first look", before, aWorld().served(), []v1alpha1.WaveStatus{{Name: waveName, Pools: both, ReleasedTime: then, ServedTime: then}}},
-		"NotReleased": {"a running Cluster Autoscaler has not let go", aMigration(), comesBack(itLeads), []v1alpha1.WaveStatus{{Name: waveName, Pools: both, ServedTime: now}}},
+		"Waiting":     {"Cluster Autoscaler is in charge", aMigration(), aWorld().quiet(), []v1alpha1.WaveStatus{{Name: "wave-1", Pools: both}}},
+		"Served":      {"released and served at this look", aMigration(), aWorld().served(), []v1alpha1.WaveStatus{{Name: "wave-1", Pools: both, ReleasedTime: now, ServedTime: now}}},
+		"Remembered":  {"the times are those of the first look", before, aWorld().served(), []v1alpha1.WaveStatus{{Name: "wave-1", Pools: both, ReleasedTime: then, ServedTime: then}}},
+		"NotReleased": {"a running Cluster Autoscaler has not let go", aMigration(), comesBack(itLeads), []v1alpha1.WaveStatus{{Name: "wave-1", Pools: both, ServedTime: now}}},
 		"OneServed": {"the wave is served when every pool is", aMigration(), aWorld().served().with(func(w *World) { w.Engine.NodePools = w.Engine.NodePools[1:] }),
-			[]v1alpha1.WaveStatus{{Name: waveName, Pools: both, ReleasedTime: now}}},
+			[]v1alpha1.WaveStatus{{Name: "wave-1", Pools: both, ReleasedTime: now}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

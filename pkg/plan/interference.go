@@ -45,6 +45,7 @@ func undoes(id string) string {
 	kind, target, _ := strings.Cut(id, "/")
 	for _, pair := range [][2]string{
 		{kindSuspendProcesses, kindResumeProcesses}, {kindSuspendLaunch, kindResumeLaunch}, {kindDisablePolicies, kindEnablePolicies}, {kindDeleteScheduledActions, kindPutScheduledActions},
+		{kindHideGroup, kindShowGroup},
 	} {
 		switch kind {
 		case pair[0]:

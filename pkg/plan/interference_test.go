@@ -315,7 +315,7 @@ func TestNodesThatNobodyAskedFor(t *testing.T) {
 // served is a migration whose pools changed hands so long ago.
 func served(ago time.Duration) migrationOf {
 	m := aMigration()
-	m.m.Status.Waves = []v1alpha1.WaveStatus{{Name: waveName, Pools: []string{"general", "batch"}, ReleasedTime: stamp(noon.Add(-ago)), ServedTime: stamp(noon.Add(-ago))}}
+	m.m.Status.Waves = []v1alpha1.WaveStatus{{Name: "wave-1", Pools: []string{"general", "batch"}, ReleasedTime: stamp(noon.Add(-ago)), ServedTime: stamp(noon.Add(-ago))}}
 	return m
 }
 

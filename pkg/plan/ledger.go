@@ -212,6 +212,11 @@ func hasSchedule(g inventory.NodeGroup, name string) bool {
 	return slices.ContainsFunc(g.ScheduledActions, func(s inventory.ScheduledAction) bool { return s.Name == name })
 }
 
+func hasTag(g inventory.NodeGroup, key string) bool {
+	_, ok := g.Tag(key)
+	return ok
+}
+
 // visible says whether the effect of an entry is in the world.
 func visible(op v1alpha1.Operation, w World) bool {
 	switch kindOf(op) {
@@ -264,6 +269,10 @@ func visibleOn(g inventory.NodeGroup, op v1alpha1.Operation) bool {
 		})
 	case kindDeleteScheduledActions:
 		return !slices.ContainsFunc(names, func(name string) bool { return hasSchedule(g, name) })
+	case kindHideGroup:
+		return hidden(g) && !slices.ContainsFunc(names, func(key string) bool { return hasTag(g, key) })
+	case kindShowGroup:
+		return !hidden(g) && !slices.ContainsFunc(names, func(key string) bool { return !hasTag(g, key) })
 	case kindSuspendProcesses, kindSuspendLaunch:
 		return g.Suspends(names...)
 	case kindSetRebalance:

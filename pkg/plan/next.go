@@ -19,31 +19,14 @@ const (
 	guard = 5 * time.Minute
 )
 
-// phase is one step of the migration.
-type phase struct {
-	name v1alpha1.Phase
-	// reached says whether the world bears a mark of this phase.
-	reached func(look) bool
-	// next says what is left to do in it.
-	next func(*ledger, look) outcome
-}
-
-// phases in order. The first that is not done acts; what it mends may lie behind the furthest phase reached, which is
-// the one that is shown.
-var phases = []phase{
-	{v1alpha1.PhaseAssessing, func(look) bool { return true }, assessing},
-	{v1alpha1.PhasePreparing, preparingReached, preparing},
-	{v1alpha1.PhaseInstalling, installingReached, installing},
-	{v1alpha1.PhaseHandingOver, handingOverReached, handingOver},
-	{v1alpha1.PhaseShifting, shiftingReached, shifting},
-	{v1alpha1.PhaseCompleted, completedReached, completed},
-}
-
 // Next says what to do now. It is pure: the same migration, world and time give the same decision.
 func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
 	l := newLook(m, w, now)
 	led := openLedger(m.Status.Operations, w, now)
 	d := decide(&led, l)
+	if !halted(m) && l.OtherMigration == "" {
+		d.Blockers = append(d.Blockers, straddlers(l)...) // the next change of hands waits, and says so now
+	}
 	d.Actions = append(dropStale(l), d.Actions...)
 	d.Actions = append(d.Actions, renewals(l, d.Actions)...)
 	d.Actions = admit(&led, &d, w.Groups, now)
@@ -69,15 +52,16 @@ func decide(led *ledger, l look) Decision {
 		return halt(led, l)
 	}
 	d := Decision{}
-	for _, p := range phases {
-		o := p.next(led, l)
+	all := stagesOf(led, l)
+	for i, p := range all {
+		o := p.next(led, p.look)
 		d.Blockers = append(d.Blockers, o.blockers...)
-		d.Actions = append(d.Actions, o.actions...)
+		d.act(o.actions)
 		if o.done {
 			d.Until = soonest(d.Until, o.until)
 			continue
 		}
-		d.Phase, d.Until = furthest(l, p.name), o.until
+		d.Phase, d.Until = furthest(all, i), o.until
 		if o.phase != "" {
 			d.Phase = o.phase
 		}
@@ -92,19 +76,6 @@ func decide(led *ledger, l look) Decision {
 		d.Until = soonest(d.Until, l.now.Add(warned)) // somebody may be doing what the warning says
 	}
 	return d
-}
-
-// furthest returns the later of the phase that acts and the last one that the world bears a mark of.
-func furthest(l look, acting v1alpha1.Phase) v1alpha1.Phase {
-	shown := acting
-	past := false
-	for _, p := range phases {
-		past = past || p.name == acting
-		if past && p.reached(l) {
-			shown = p.name
-		}
-	}
-	return shown
 }
 
 func another(l look) Decision {

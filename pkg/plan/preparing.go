@@ -75,7 +75,7 @@ func quietGroup(o *outcome, led ledger, l look, g inventory.NodeGroup) {
 func newSnapshot(l look) *inventory.Snapshot {
 	s := &inventory.Snapshot{
 		Format: inventory.SnapshotFormat, Cluster: l.Cluster.Name, Taken: l.now.UTC(), Migration: string(l.m.UID),
-		Home: l.Home, PendingPods: l.PendingPods, Unwell: baseline(l),
+		Home: l.Home, Waves: l.Waves, PendingPods: l.PendingPods, Unwell: baseline(l),
 		Before: inventory.Before{
 			Release: l.Engine.Release != inventory.ReleaseMissing && l.Engine.Release != "", CRDs: l.Engine.CRDs,
 			Interruption: len(l.Interruption.Made) > 0, Identity: len(l.Identity.Made) > 0,

@@ -24,7 +24,7 @@ func inTheMiddle() *scene { return aWorld().shifting().draining("general-0", 2) 
 
 // servedBoth remembers in the status that both pools changed hands.
 func (b migrationOf) servedBoth() migrationOf {
-	b.m.Status.Waves = []v1alpha1.WaveStatus{{Name: waveName, Pools: []string{"general", "batch"}, ReleasedTime: stamp(noon.Add(-time.Hour)), ServedTime: stamp(noon.Add(-time.Hour))}}
+	b.m.Status.Waves = []v1alpha1.WaveStatus{{Name: "wave-1", Pools: []string{"general", "batch"}, ReleasedTime: stamp(noon.Add(-time.Hour)), ServedTime: stamp(noon.Add(-time.Hour))}}
 	return b
 }
 

@@ -26,6 +26,7 @@ const (
 var wayBack = []func(*outcome, *ledger, look){
 	restoreGroups,
 	awaitGroups,
+	showGroups,
 	stopNodePools,
 	startAutoscalers,
 	restoreQuieted,
@@ -113,26 +114,48 @@ func autoscaler(l look, recorded inventory.Autoscaler) (inventory.Autoscaler, bo
 // Nothing that Karpenter has may move meanwhile: it would move onto the nodes that come back. Once Cluster Autoscaler is
 // asked to run the sizes are its own.
 func restoreGroups(o *outcome, led *ledger, l look) {
+	for _, w := range l.waves {
+		keepServing(o, led, l.only(w))
+	}
+	if len(o.actions) > 0 {
+		return
+	}
+	for _, w := range l.waves {
+		one := l.only(w)
+		if nearer(led, one) != sideKarpenter || awaitsTags(one) {
+			continue
+		}
+		for _, p := range one.pools {
+			for _, g := range p.groups {
+				restoreGroup(o, one, g)
+			}
+			standIn(o, one, p)
+		}
+	}
+}
+
+// keepServing makes a wave's NodePools stand still, and its old nodes serve beside them.
+func keepServing(o *outcome, led *ledger, l look) {
 	taken := nearer(led, l) == sideKarpenter
 	for _, p := range l.pools {
 		np, ok := nodePool(l, p.Name)
 		switch {
-		case !ok && taken && release(&outcome{}, led, l):
+		case !ok && taken && !awaitsTags(l) && release(&outcome{}, led, l):
 			serveWith(o, led, l, p) // a hand-over that was cut in its middle is nearer to its end
 		case ok && !stopped(np) && !still(np):
 			o.act(EnsureNodePool{NodePool: stillNodePool(np)})
 		}
 		releaseNodes(o, *led, l.now, p.nodes)
 	}
-	if !taken || len(o.actions) > 0 {
-		return
-	}
-	for _, p := range l.pools {
-		for _, g := range p.groups {
-			restoreGroup(o, l, g)
-		}
-		standIn(o, l, p)
-	}
+}
+
+// awaitsTags says that no NodePool serves the wave, and that Cluster Autoscaler is to run again as soon as the groups that were hidden
+// from it are not: this wave's, or those of one that went before it.
+func awaitsTags(l look) bool {
+	served := slices.ContainsFunc(l.pools, func(p pool) bool { _, ok := nodePool(l, p.Name); return ok })
+	return !served && slices.ContainsFunc(l.waves, func(w wave) bool {
+		return slices.ContainsFunc(w.pools, func(p pool) bool { return slices.ContainsFunc(p.groups, hidden) })
+	})
 }
 
 func restoreGroup(o *outcome, l look, g inventory.NodeGroup) {

@@ -30,7 +30,7 @@ const (
 // nearer says which side is to serve the pools when the migration comes to rest now. It goes by the world, not by the way
 // that led there: one change of hands is enough from anywhere.
 func nearer(led *ledger, l look) side {
-	active := slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return manages(a, l) && active(a) })
+	active := slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return scalesNow(a, l) && active(a) })
 	pools, serving := 0, 0
 	for _, p := range l.pools {
 		if np, ok := nodePool(l, p.Name); ok {
@@ -51,20 +51,37 @@ func nearer(led *ledger, l look) side {
 	return sideAutoscaler
 }
 
+// nearest is the side of the wave that went furthest: what was taken over is served to its end, and the others are left as they are.
+func nearest(led *ledger, l look) side {
+	at := sideAutoscaler
+	for _, w := range l.waves {
+		switch one := nearer(led, l.only(w)); {
+		case one == sideKarpenter:
+			return one
+		case one == sideReturning:
+			at = one
+		}
+	}
+	return at
+}
+
 // takenOver says that castoff took the pools from Cluster Autoscaler, whether or not a NodePool serves them yet.
 func takenOver(led *ledger, l look) bool { return handingOverReached(l) || stoppedByUs(led, l) }
 
-// handingOverReached: a NodePool is there for a pool, or Cluster Autoscaler's Lease is castoff's.
+// handingOverReached: a NodePool is there for a pool, or a group was hidden from Cluster Autoscaler, or the Lease of the one that had the
+// pools is castoff's.
 func handingOverReached(l look) bool {
 	if l.Snapshot == nil {
 		return false
 	}
 	for _, p := range l.pools {
-		if _, ok := nodePool(l, p.Name); ok {
+		if _, ok := nodePool(l, p.Name); ok || slices.ContainsFunc(p.groups, hidden) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return a.LeaseHolder == v1alpha1.LeaseIdentity })
+	return slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool {
+		return a.LeaseHolder == v1alpha1.LeaseIdentity && (l.wave == "" || manages(a, l))
+	})
 }
 
 // stoppedByUs says that castoff scaled a Cluster Autoscaler to 0 that served when the migration began, and that it does not serve
@@ -90,14 +107,19 @@ func starting(led *ledger, a inventory.Autoscaler, now time.Time) bool {
 	return asked && start.DoneTime == nil && start.StartTime != nil && now.Sub(start.StartTime.Time) < soon
 }
 
-// manages says whether a Cluster Autoscaler scales any group of any pool.
+// scalesNow says whether a Cluster Autoscaler that runs as it is now scales any group of any pool.
+func scalesNow(a inventory.Autoscaler, l look) bool {
+	return slices.ContainsFunc(l.pools, func(p pool) bool { return slices.ContainsFunc(p.groups, a.Manages) })
+}
+
+// manages says the same, and of groups that castoff hid from it, too: they would be its own again with their tags.
 func manages(a inventory.Autoscaler, l look) bool {
-	for _, p := range l.pools {
-		if slices.ContainsFunc(p.groups, a.Manages) {
-			return true
-		}
-	}
-	return false
+	return scalesNow(a, l) || slices.ContainsFunc(l.pools, func(p pool) bool {
+		return slices.ContainsFunc(p.groups, func(g inventory.NodeGroup) bool {
+			recorded, ok := l.Snapshot.Group(g.Name)
+			return ok && hidden(g) && a.Manages(recorded.Group)
+		})
+	})
 }
 
 // active says that a Cluster Autoscaler is asked to run and nothing keeps it from acting.
@@ -154,7 +176,7 @@ func scalers(l look) (karpenter, both []string) {
 		}
 		karpenter = append(karpenter, p.Name)
 		for _, a := range l.Autoscalers {
-			if !a.Stopped() && !standby(a) && slices.ContainsFunc(p.groups, a.Manages) {
+			if !a.Stopped() && !standby(a) && slices.ContainsFunc(p.groups, func(g inventory.NodeGroup) bool { return a.Manages(g) || a.Lists(g) }) {
 				both = append(both, p.Name+" (Karpenter and "+a.Deployment.String()+startedBy(a)+")")
 			}
 		}

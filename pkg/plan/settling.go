@@ -50,7 +50,7 @@ func halt(led *ledger, l look) Decision {
 // done is undone; inside it, the pools go to whichever side one change of hands away; after it they stay with Karpenter, and
 // the old nodes that are left are a fixed number.
 func settling(led *ledger, l look) outcome {
-	side := nearer(led, l)
+	side := nearest(led, l)
 	if side == sideAutoscaler {
 		return rollingBack(led, l)
 	}
@@ -71,8 +71,10 @@ func settling(led *ledger, l look) outcome {
 
 // settleWithKarpenter ends a hand-over that was begun, and holds what was taken over.
 func settleWithKarpenter(o *outcome, led *ledger, l look) {
-	if release(o, led, l) {
-		serve(o, led, l)
+	for _, w := range l.waves {
+		if one := l.only(w); takenOver(led, one) && release(o, led, one) {
+			serve(o, led, one)
+		}
 	}
 	for _, p := range l.pools {
 		for _, g := range p.groups {

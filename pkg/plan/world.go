@@ -30,6 +30,13 @@ type World struct {
 	// Home and Pools are what the spec and the groups come to (see Pools); from the snapshot on, what it recorded.
 	Home  string
 	Pools []inventory.Pool
+	// Handovers is the plan of the changes of hands, before the snapshot; Waves are its pools by name, and from the snapshot on what
+	// that recorded. None: all pools change hands at once.
+	Handovers Handovers
+	Waves     [][]string
+	// Straddling are the workloads that could be served by two scalers after the next change of hands, or can be now; only looked for
+	// when Needs asks.
+	Straddling []Join
 	// Targets are what the pools become, by pool name.
 	Targets map[string]inventory.Target
 	// Findings of the preflight; only looked for when Needs asks.
@@ -72,6 +79,8 @@ type Needs struct {
 	Drains []string
 	// TerminationHandlers: they are looked for.
 	TerminationHandlers bool
+	// Straddling: workloads that pools of two waves can take are looked for.
+	Straddling bool
 	// Health: pods that are not Ready are looked for.
 	Health bool
 	// Gates: Prometheus is asked what strategy.gates says.
@@ -89,6 +98,7 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	l := newLook(m, w, time.Time{})
 	var n Needs
 	n.Preflight = !halted(m) && (!handingOverReached(l) || betweenPools(l))
+	n.Straddling = !halted(m) && betweenWaves(l)
 	n.Health, n.Gates = needsHealth(l), needsGates(l)
 	n.TerminationHandlers = m.Spec.Decommission.ClusterAutoscaler == v1alpha1.DecommissionDelete && !halted(m) &&
 		m.Status.CompletionTime != nil && slices.Contains(m.Spec.ApprovedSteps, v1alpha1.ApproveDelete)
@@ -120,6 +130,10 @@ type look struct {
 	pools []pool
 	// rooms are the placeholders by the legacy node whose pods they are for.
 	rooms map[string][]inventory.Placeholder
+	// waves are the pools that change hands together.
+	waves []wave
+	// wave is the name of the one that this look is at; empty: all of them.
+	wave string
 }
 
 // pool is a pool as it is now.
@@ -143,6 +157,7 @@ func newLook(m *v1alpha1.Migration, w World, now time.Time) look {
 		l.pools = append(l.pools, newPool(p, w))
 	}
 	l.passed = map[Passed]bool{}
+	l.waves = wavesOf(l)
 	return l
 }
 
