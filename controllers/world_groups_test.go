@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/castoff-sh/castoff/api/v1alpha1"
 	"github.com/castoff-sh/castoff/pkg/inventory"
 )
 
@@ -263,6 +264,28 @@ func (p ports) SuspendProcesses(_ context.Context, asg string, processes []strin
 func (p ports) ResumeProcesses(_ context.Context, asg string, processes []string) error {
 	return p.onGroup("ResumeProcesses", asg, func(g *inventory.NodeGroup) error {
 		g.SuspendedProcesses = slices.DeleteFunc(g.SuspendedProcesses, func(s string) bool { return slices.Contains(processes, s) })
+		return nil
+	})
+}
+
+// HideGroup marks the group first: the other way round a crash would leave a group that nobody scales and nobody knows of.
+func (p ports) HideGroup(_ context.Context, asg string, keys []string) error {
+	return p.onGroup("HideGroup", asg, func(g *inventory.NodeGroup) error {
+		if p.w.snapshot == nil {
+			p.w.breaks("%s hidden before the snapshot", asg)
+		}
+		g.Tags = slices.DeleteFunc(slices.Clone(g.Tags), func(t inventory.Tag) bool { return slices.Contains(keys, t.Key) || t.Key == v1alpha1.TagHandedOver })
+		g.Tags = append(g.Tags, inventory.Tag{Key: v1alpha1.TagHandedOver, Value: v1alpha1.TagManagedByValue})
+		return nil
+	})
+}
+
+func (p ports) ShowGroup(_ context.Context, asg string, tags []inventory.Tag) error {
+	return p.onGroup("ShowGroup", asg, func(g *inventory.NodeGroup) error {
+		g.Tags = slices.DeleteFunc(slices.Clone(g.Tags), func(t inventory.Tag) bool {
+			return t.Key == v1alpha1.TagHandedOver || slices.ContainsFunc(tags, func(o inventory.Tag) bool { return o.Key == t.Key })
+		})
+		g.Tags = append(slices.Clone(tags), g.Tags...)
 		return nil
 	})
 }

@@ -153,7 +153,7 @@ func (w *world) mayEvict(n *corev1.Node) {
 		w.breaks("eviction from %s, which is not fenced and draining", n.Name)
 	case w.halts() && !w.inFlight:
 		w.breaks("eviction from %s, though the migration is paused", n.Name)
-	case legacy && !w.ca.Stopped() && !standby:
+	case legacy && !w.ca.Stopped() && !standby && (w.scales(pool) || w.groups[pool] == nil || w.ca.Manages(*w.groups[pool])):
 		w.breaks("eviction from %s beside a running Cluster Autoscaler", n.Name)
 	case legacy && !w.serves(pool):
 		w.breaks("eviction from %s while no NodePool serves %s", n.Name, pool)

@@ -21,6 +21,8 @@ const (
 	scalerRetries, scalerScans = 2 * time.Second, 10 * time.Second
 	// scalerIdle is for how long a node is empty before it is removed: ten minutes in life.
 	scalerIdle = 20 * time.Second
+	// scalerAsks is how often it looks which groups its tags find (Cluster Autoscaler on AWS, the refresh interval of its cache).
+	scalerAsks = time.Minute
 )
 
 // scaler is what Cluster Autoscaler itself knows.
@@ -30,6 +32,8 @@ type scaler struct {
 	tries, scans   time.Time // when it tries the Lease and looks at the cluster next
 	runs           int       // how often it was started
 	idle           map[string]time.Time
+	asks           time.Time // when it asks next which groups its tags find
+	found          []string  // the groups that they found
 	deleted        bool
 }
 
@@ -74,9 +78,17 @@ func (w *world) tickScaler() {
 // Cordoned nodes do not stop it, they make it raise the group up to its max.
 func (w *world) scan() {
 	w.scaler.scans, w.ca.StatusTime, w.ca.Groups = w.now.Add(scalerScans), w.now, nil
-	for _, name := range slices.Sorted(maps.Keys(w.groups)) {
-		g := w.groups[name]
-		if !w.ca.Manages(*g) {
+	if !w.now.Before(w.scaler.asks) {
+		w.scaler.asks, w.scaler.found = w.now.Add(scalerAsks), nil
+		for _, name := range slices.Sorted(maps.Keys(w.groups)) {
+			if w.ca.Manages(*w.groups[name]) {
+				w.scaler.found = append(w.scaler.found, name)
+			}
+		}
+	}
+	for _, name := range w.scaler.found {
+		g, ok := w.groups[name]
+		if !ok {
 			continue
 		}
 		w.ca.Groups = append(w.ca.Groups, g.AutoScalingGroup)
@@ -142,7 +154,7 @@ func (w *world) startScaler(replicas int32) {
 	if w.ca.Replicas == 0 {
 		w.scaler.starts = w.now.Add(scalerStarts)
 		w.scaler.runs++
-		w.scaler.tries, w.scaler.idle = time.Time{}, nil
+		w.scaler.tries, w.scaler.idle, w.scaler.asks = time.Time{}, nil, time.Time{}
 	}
 	w.ca.Replicas = replicas
 }

@@ -25,7 +25,9 @@ type document struct {
 	Underway string        `json:"underway,omitempty"`
 	Home     string        `json:"home"`
 	Verdict  *cost.Verdict `json:"verdict,omitempty"`
-	Pools    []poolPlan    `json:"pools"`
+	// Handovers are the waves in which the pools change hands.
+	Handovers plan.Handovers `json:"handovers,omitzero"`
+	Pools     []poolPlan     `json:"pools"`
 	// Cost is all pools together; CostUnknown says why there is none.
 	Cost        *cost.Estimate `json:"cost,omitempty"`
 	CostUnknown string         `json:"costUnknown,omitempty"`
@@ -49,12 +51,24 @@ type poolPlan struct {
 	Cost  *cost.Estimate           `json:"cost,omitempty"`
 }
 
+// handoversOf are the planned ones, or those that the snapshot recorded.
+func handoversOf(w plan.World) plan.Handovers {
+	h := w.Handovers
+	if len(h.Waves) == 0 {
+		for _, pools := range w.Waves {
+			h.Waves = append(h.Waves, plan.Wave{Pools: pools})
+		}
+	}
+	return h
+}
+
 // document gathers the plan into d. What it costs is left out where it cannot be known, and why is said; all else is there without.
 func (a *app) document(ctx context.Context, c client.Client, d document, m *v1alpha1.Migration, w plan.World, now time.Time) (document, error) {
 	d.Cluster, d.Home, d.Region, d.Findings, d.Edits = m.Spec.ClusterName, w.Home, w.Cluster.Region, w.Findings, edits(w)
 	for _, p := range w.Pools {
 		d.Pools = append(d.Pools, poolPlan{Name: p.Name, NodeGroups: p.NodeGroups, Nodes: len(nodesOf(p, w.Nodes)), Target: w.Targets[p.Name]})
 	}
+	d.Handovers = handoversOf(w)
 	var err error
 	if d.Migration == nil {
 		if d.Underway, err = underway(ctx, c, w.Cluster.Name); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/castoff-sh/castoff/pkg/cost"
 	"github.com/castoff-sh/castoff/pkg/inventory"
+	"github.com/castoff-sh/castoff/pkg/plan"
 	"github.com/castoff-sh/castoff/pkg/preflight"
 )
 
@@ -105,13 +106,32 @@ func (p *page) heading(d document) {
 		return
 	}
 	p.wrap("", fmt.Sprintf("Cluster %s. Home (kept for Karpenter, CoreDNS and castoff): %s.", d.Cluster, orNone(d.Home)))
-	switch len(d.Pools) {
-	case 0:
+	switch waves := d.Handovers.Waves; {
+	case len(d.Pools) == 0:
 		p.wrap("", "No pools: nothing would be migrated.")
-	case 1:
+	case len(d.Pools) == 1:
 		p.wrap("", "One wave: the pool changes hands, then is drained.")
+	case len(waves) < 2:
+		because := ""
+		if why := d.Handovers.Single; why != "" {
+			because = " Pools could change hands one after the other, but " + why + "."
+		}
+		p.wrap("", fmt.Sprintf("One wave: all %d pools change hands together, then are drained in this order.%s", len(d.Pools), because))
 	default:
-		p.wrap("", fmt.Sprintf("One wave: all %d pools change hands together, then are drained in this order.", len(d.Pools)))
+		p.wrap("", fmt.Sprintf("%d waves: each changes hands and is drained when the ones before it are done; Cluster Autoscaler keeps the others until then.", len(waves)))
+	}
+	p.waves(d.Handovers.Waves)
+}
+
+// waves shows what changes hands together, and one workload for each two pools that have to.
+func (p *page) waves(waves []plan.Wave) {
+	for i, w := range waves {
+		if len(waves) > 1 {
+			p.wrap("  ", fmt.Sprintf("wave-%d: %s", i+1, strings.Join(w.Pools, ", ")))
+		}
+		for _, j := range w.Joins {
+			p.wrap("    ", j.String()+".")
+		}
 	}
 }
 

@@ -126,7 +126,7 @@ func TestWavesLetGo(t *testing.T) {
 			reason:    "a tag that somebody put back is taken off again, and nothing is evicted meanwhile",
 			migration: aMigration().ledger(hidesOnce(1)),
 			world:     aWorld().firstServed().draining("general-0", 2).withGroup("general", func(g *inventory.NodeGroup) { g.Tags = append(g.Tags, inventory.Tag{Key: caKey}) }),
-			want:      decided{phase: v1alpha1.PhaseHandingOver, actions: []string{hide}, blockers: []string{"Wait AutoscalerLettingGo nodegroup/general"}},
+			want:      decided{phase: v1alpha1.PhaseHandingOver, actions: []string{hide}, blockers: []string{"Wait AutoscalerLettingGo nodegroup/general", "Warn SetBack nodegroup/general"}},
 		},
 		"TagBackAgain": {
 			reason:    "castoff does not fight over it",
@@ -229,8 +229,15 @@ func TestWavesRest(t *testing.T) {
 	back := func(actions []string, blockers ...string) decided {
 		return decided{phase: v1alpha1.PhaseRollingBack, actions: actions, blockers: blockers}
 	}
-	still := func(s *scene) *scene {
-		return s.serve("general", stillSuffix).with(func(w *World) { w.Engine.NodePools[0].Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} })
+	still := func(s *scene, pools ...string) *scene {
+		for _, pool := range append(pools, "general") {
+			s.serve(pool, stillSuffix)
+		}
+		return s.with(func(w *World) {
+			for i := range w.Engine.NodePools {
+				w.Engine.NodePools[i].Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
+			}
+		})
 	}
 	run(t, map[string]step{
 		"PausedBeforeAll": {
@@ -273,7 +280,7 @@ func TestWavesRest(t *testing.T) {
 		"BackHolds": {
 			reason:    "and its Lease is held, so that whoever starts it meanwhile starts a standby",
 			migration: aMigration().rollBack().ledger(stops(1)),
-			world: still(aWorld().firstServed().inService()).holding("general").withAutoscaler(func(a *inventory.Autoscaler) {
+			world: still(aWorld().firstServed().inService(), "batch").holding("general").holding("batch").withAutoscaler(func(a *inventory.Autoscaler) {
 				a.Replicas, a.StatusReplicas, a.Pods, a.Groups, a.StatusTime = 0, 0, 0, nil, time.Time{}
 			}),
 			want: back([]string{"HoldLease kube-system/cluster-autoscaler"}, "Wait AutoscalerStopping migration/prod"),
@@ -281,16 +288,30 @@ func TestWavesRest(t *testing.T) {
 		"BackShows": {
 			reason:    "then the tags are as they were recorded",
 			migration: aMigration().rollBack().ledger(stops(1)),
-			world: still(aWorld().firstServed().inService()).holding("general").withAutoscaler(func(a *inventory.Autoscaler) {
+			world: still(aWorld().firstServed().inService(), "batch").holding("general").holding("batch").withAutoscaler(func(a *inventory.Autoscaler) {
 				a.Replicas, a.StatusReplicas, a.Pods, a.Groups, a.StatusTime, a.LeaseHolder, a.LeaseRenewed = 0, 0, 0, nil, time.Time{}, v1alpha1.LeaseIdentity, noon
 			}),
 			want: back([]string{"ShowGroup general " + caKey}),
 		},
+		"BackWhileItLetsGo": {
+			reason:    "a wave that Cluster Autoscaler serves, though its tags are off, has its tags again once it is stopped",
+			migration: aMigration().rollBack(),
+			world:     aWorld().quiet().inWaves().hides("general").holding("general"),
+			want:      back([]string{"StopAutoscaler kube-system/cluster-autoscaler 0"}, "Wait AutoscalerRunning "+caObject),
+		},
+		"BackStopped": {
+			reason:    "and is Karpenter's until they are there, like what Cluster Autoscaler had besides: that is sooner than AWS shows tags",
+			migration: aMigration().rollBack().ledger(stops(1)),
+			world: aWorld().quiet().inWaves().hides("general").withAutoscaler(func(a *inventory.Autoscaler) {
+				a.Replicas, a.StatusReplicas, a.Pods, a.Groups, a.StatusTime = 0, 0, 0, nil, time.Time{}
+			}),
+			want: back([]string{"EnsureNodePool general target-of-general/guarded", "EnsureNodePool batch target-of-batch/guarded"}),
+		},
 		"BackNobodyServes": {
-			reason:    "a wave that Cluster Autoscaler let go and Karpenter does not serve yet goes back by its tags; no NodePool is made for it",
+			reason:    "a wave that Cluster Autoscaler let go and Karpenter does not serve yet is nearer to Karpenter",
 			migration: aMigration().rollBack(),
 			world:     aWorld().quiet().inWaves().hides("general").listing("eks-batch"),
-			want:      back([]string{"StopAutoscaler kube-system/cluster-autoscaler 0"}, "Wait AutoscalerRunning "+caObject),
+			want:      back([]string{"EnsureNodePool general target-of-general/guarded"}),
 		},
 	})
 }

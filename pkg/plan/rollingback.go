@@ -75,11 +75,12 @@ func rollingBack(led *ledger, l look) outcome {
 	return o
 }
 
-// nobodyServes says that Cluster Autoscaler was stopped and no NodePool serves: every second counts, whatever else is to do.
+// nobodyServes says that Cluster Autoscaler was stopped and no NodePool serves: every second counts, whatever else is to do. Of groups
+// that are hidden from it a NodePool is sooner there than their tags are.
 func nobodyServes(led *ledger, l look) bool {
 	return nearer(led, l) == sideKarpenter && !slices.ContainsFunc(l.pools, func(p pool) bool {
 		np, ok := nodePool(l, p.Name)
-		return ok && !stopped(np)
+		return ok && !stopped(np) || slices.ContainsFunc(p.groups, hidden)
 	})
 }
 
@@ -122,7 +123,7 @@ func restoreGroups(o *outcome, led *ledger, l look) {
 	}
 	for _, w := range l.waves {
 		one := l.only(w)
-		if nearer(led, one) != sideKarpenter || awaitsTags(one) {
+		if nearer(led, one) != sideKarpenter {
 			continue
 		}
 		for _, p := range one.pools {
@@ -140,22 +141,13 @@ func keepServing(o *outcome, led *ledger, l look) {
 	for _, p := range l.pools {
 		np, ok := nodePool(l, p.Name)
 		switch {
-		case !ok && taken && !awaitsTags(l) && release(&outcome{}, led, l):
+		case !ok && taken && release(&outcome{}, led, l):
 			serveWith(o, led, l, p) // a hand-over that was cut in its middle is nearer to its end
 		case ok && !stopped(np) && !still(np):
 			o.act(EnsureNodePool{NodePool: stillNodePool(np)})
 		}
 		releaseNodes(o, *led, l.now, p.nodes)
 	}
-}
-
-// awaitsTags says that no NodePool serves the wave, and that Cluster Autoscaler is to run again as soon as the groups that were hidden
-// from it are not: this wave's, or those of one that went before it.
-func awaitsTags(l look) bool {
-	served := slices.ContainsFunc(l.pools, func(p pool) bool { _, ok := nodePool(l, p.Name); return ok })
-	return !served && slices.ContainsFunc(l.waves, func(w wave) bool {
-		return slices.ContainsFunc(w.pools, func(p pool) bool { return slices.ContainsFunc(p.groups, hidden) })
-	})
 }
 
 func restoreGroup(o *outcome, l look, g inventory.NodeGroup) {

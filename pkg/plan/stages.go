@@ -65,6 +65,8 @@ func betweenWaves(l look) bool {
 // stage is one stage of the migration. A migration goes through them in their order.
 type stage struct {
 	name v1alpha1.Phase
+	// rank tells which of two came further.
+	rank int
 	look look
 	// reached says whether the world bears a mark of this stage.
 	reached func(look) bool
@@ -76,34 +78,31 @@ type stage struct {
 // is shown. Waves that were taken over come first: no pool is drained while another that was taken over has no scaler.
 func stagesOf(led *ledger, l look) []stage {
 	out := []stage{
-		{v1alpha1.PhaseAssessing, l, func(look) bool { return true }, assessing},
-		{v1alpha1.PhasePreparing, l, preparingReached, preparing},
-		{v1alpha1.PhaseInstalling, l, installingReached, installing},
+		{v1alpha1.PhaseAssessing, 0, l, func(look) bool { return true }, assessing},
+		{v1alpha1.PhasePreparing, 1, l, preparingReached, preparing},
+		{v1alpha1.PhaseInstalling, 2, l, installingReached, installing},
 	}
-	taken := map[string]bool{}
-	for _, w := range l.waves {
-		if one := l.only(w); takenOver(led, one) {
-			taken[w.name] = true
-			out = append(out, stage{v1alpha1.PhaseHandingOver, one, handingOverReached, handingOver})
-		}
-	}
-	for _, w := range l.waves {
+	var rest []stage
+	for i, w := range l.waves {
 		one := l.only(w)
-		if !taken[w.name] {
-			out = append(out, stage{v1alpha1.PhaseHandingOver, one, handingOverReached, handingOver})
+		handOver := stage{v1alpha1.PhaseHandingOver, 3 + 2*i, one, handingOverReached, handingOver}
+		if takenOver(led, one) {
+			out = append(out, handOver)
+		} else {
+			rest = append(rest, handOver)
 		}
-		out = append(out, stage{v1alpha1.PhaseShifting, one, shiftingReached, shifting})
+		rest = append(rest, stage{v1alpha1.PhaseShifting, 4 + 2*i, one, shiftingReached, shifting})
 	}
-	return append(out, stage{v1alpha1.PhaseCompleted, l, completedReached, completed})
+	return append(append(out, rest...), stage{v1alpha1.PhaseCompleted, 3 + 2*len(l.waves), l, completedReached, completed})
 }
 
 // furthest returns the later of the stage that acts and the last one that the world bears a mark of.
 func furthest(all []stage, acting int) v1alpha1.Phase {
-	shown := acting
-	for i := acting; i < len(all); i++ {
-		if all[i].reached(all[i].look) {
-			shown = i
+	shown := all[acting]
+	for _, s := range all {
+		if s.rank > shown.rank && s.reached(s.look) {
+			shown = s
 		}
 	}
-	return all[shown].name
+	return shown.name
 }
