@@ -17,8 +17,9 @@ import (
 func TestHideAndShow(t *testing.T) {
 	l := newLab(t)
 	l.group(t, "memory", func(in *autoscaling.CreateAutoScalingGroupInput) {
-		in.Tags = append(in.Tags, astypes.Tag{Key: aws.String("kubernetes.io/cluster/harbor"), Value: aws.String("owned"), PropagateAtLaunch: aws.Bool(true),
-			ResourceId: aws.String("memory"), ResourceType: aws.String(resourceGroup)})
+		for key, value := range map[string]string{"kubernetes.io/cluster/harbor": "owned", "k8s.io/cluster-autoscaler/enabled": "yes"} {
+			in.Tags = append(in.Tags, astypes.Tag{Key: aws.String(key), Value: aws.String(value), PropagateAtLaunch: aws.Bool(true)})
+		}
 	})
 	before := l.list(t)["memory"]
 	autoscaler := inventory.Autoscaler{Discovery: []string{"k8s.io/cluster-autoscaler/enabled"}}
