@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -47,7 +46,11 @@ func newQueue(l look, nodes []inventory.Node, places int) *queue {
 	q := &queue{look: l, places: places, busy: map[string]int{}, room: map[string]int{}}
 	q.readRoom(l.Drains)
 	q.readRoom(l.Candidates)
-	zones := map[string][]*inventory.Node{} // of nodes that were not looked at
+	type alike struct {
+		zone string
+		warm bool
+	}
+	unseen := map[alike][]*inventory.Node{} // of them the first by name has its turn
 	for i := range nodes {
 		n := &nodes[i]
 		candidate, seen := l.Candidates[n.Name]
@@ -56,15 +59,16 @@ func newQueue(l look, nodes []inventory.Node, places int) *queue {
 			q.take(*n, l.Drains[n.Name])
 		case candidate.Begun: // a cache does not show it yet
 			q.take(*n, candidate)
-		case seen || q.warm(*n):
+		case seen:
 			q.lines = append(q.lines, []*inventory.Node{n})
 		default:
-			zones[n.Zone] = append(zones[n.Zone], n)
+			key := alike{n.Zone, q.warm(*n)}
+			unseen[key] = append(unseen[key], n)
 		}
 	}
-	for _, zone := range slices.Sorted(maps.Keys(zones)) {
-		q.lines = append(q.lines, zones[zone])
-		slices.SortFunc(zones[zone], func(a, b *inventory.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, line := range unseen {
+		slices.SortFunc(line, func(a, b *inventory.Node) int { return cmp.Compare(a.Name, b.Name) })
+		q.lines = append(q.lines, line)
 	}
 	return q
 }

@@ -176,6 +176,7 @@ func BenchmarkNext(b *testing.B) {
 		"Shifting":    func() (migrationOf, *scene) { return largeWorld(1000) },
 		"Choosing":    func() (migrationOf, *scene) { return largeChoice(1000) },
 		"RollingBack": func() (migrationOf, *scene) { return largeWayBack(1000) },
+		"Warming":     func() (migrationOf, *scene) { return largeWarming(1000) },
 	}
 	for name, world := range worlds {
 		b.Run(name, func(b *testing.B) {

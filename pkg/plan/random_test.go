@@ -344,6 +344,15 @@ func largeWorld(nodes int) (migrationOf, *scene) {
 	return m, s
 }
 
+// largeWarming is the moment in which the pods of all nodes but a few wait for their room.
+func largeWarming(nodes int) (migrationOf, *scene) {
+	m, s := largeWorld(nodes)
+	for i := 20; i < nodes/2; i++ {
+		s.warm(fmt.Sprintf("general-%d", i), 0, 4)
+	}
+	return m.warmFirst().maxUnavailable("100%"), s
+}
+
 // largeWayBack is the moment in which so many nodes have come back and none stands for anybody yet.
 func largeWayBack(nodes int) (migrationOf, *scene) {
 	s := aWorld()

@@ -49,6 +49,9 @@ func warmAhead(o *outcome, l look, p pool) {
 	}
 }
 
+// mostTold is how much is told at most of what nodes wait for: the status has room for no more (api/v1alpha1, MigrationStatus.blockers).
+const mostTold = 20
+
 // awaitRoom says of a node whose pods have no room yet what is missing, and why Karpenter does not launch it if it says so.
 func awaitRoom(o *outcome, l look, n inventory.Node) bool {
 	pending, all, why := 0, 0, ""
@@ -59,8 +62,11 @@ func awaitRoom(o *outcome, l look, n inventory.Node) bool {
 			why = cmp.Or(why, p.Message)
 		}
 	}
-	if pending == 0 {
+	switch {
+	case pending == 0:
 		return false
+	case len(o.blockers) >= mostTold:
+		return true
 	}
 	message := fmt.Sprintf("There is no room on a new node yet for %d of %s; none of them is evicted before it has.", pending, inventory.Count(all, "pod"))
 	if f, ok := latest(l.LaunchFailures); ok && f.Message != "" {
