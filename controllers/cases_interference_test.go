@@ -174,3 +174,50 @@ func TestATheftIsMendedAcrossCrashes(t *testing.T) {
 		})
 	}
 }
+
+// TestKnownBadFightsOverALease: a controller whose ledger forgets how often it took a Lease back, or made a NodePool again, does so every
+// time, which is what the tests above would see.
+func TestKnownBadFightsOverALease(t *testing.T) {
+	cases := map[string]struct {
+		act  func(*world)
+		undo func(*world)
+		call string
+		most int // that the tests above allow
+	}{
+		"Lease": {
+			func(w *world) {
+				w.ca.LeaseHolder, w.ca.LeaseRenewed, w.ca.LeaseDuration = "somebody", w.now, time.Hour
+			},
+			func(w *world) { w.ca.LeaseHolder = "" }, "HoldLease", 4,
+		},
+		"NodePool": {
+			func(w *world) {
+				w.engine.NodePools = slices.DeleteFunc(slices.Clone(w.engine.NodePools), func(np karpv1.NodePool) bool { return np.Name == "general" })
+			},
+			func(*world) {}, "EnsureNodePool", 4,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d := &meddler{act: tc.act, undo: tc.undo}
+			d.watch(w)
+			before := w.before
+			w.before = func() {
+				before()
+				m := w.migration().DeepCopy()
+				for i := range m.Status.Operations {
+					m.Status.Operations[i].Attempts = min(m.Status.Operations[i].Attempts, 1)
+				}
+				w.c.put(m)
+			}
+			apply(t, w)
+			if err := w.drive(func(*world) bool { return d.over }, mostLooks); err != nil {
+				t.Fatal(err)
+			}
+			if w.calls[tc.call] <= tc.most {
+				t.Errorf("it is not noticed: %d calls of %s in %d rounds", w.calls[tc.call], tc.call, d.rounds)
+			}
+		})
+	}
+}
