@@ -23,7 +23,9 @@ func fill(v reflect.Value) {
 			return
 		}
 		for i := range v.NumField() {
-			fill(v.Field(i))
+			if v.Type().Field(i).Tag.Get("json") != "-" { // what is looked at anew each time is never recorded
+				fill(v.Field(i))
+			}
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))

@@ -251,6 +251,7 @@ func stand(t *testing.T, groups []inventory.NodeGroup, families []inventory.Inst
 var carriesNothing = map[string]string{
 	"Name": "identity", "AutoScalingGroup": "identity", "ARN": "identity", "Desired": "what runs now", "Instances": "what runs now (their template's version: TestCase_C011)", "Zones": "follow from the subnets",
 	"SuspendedProcesses": "end with the group", "InstanceRefresh": "blocks in the preflight", "LaunchError": "for people",
+	"InstanceRefreshHeld": "held back, and named while castoff is at work", "ScalingCause": "for people",
 	"DeletionProtection": "the preflight warns of it", "RetainsInstances": "the preflight warns of it",
 	"LaunchTemplate.ID": "identity", "LaunchTemplate.Name": "identity", "LaunchTemplate.Version": "identity", "LaunchTemplate.Configuration": "identity",
 	"LaunchTemplate.UserDataSHA256": "identity", "LaunchTemplate.InstanceProfile": "the pool's role is castoff's", "LaunchTemplate.Role": "the pool's role is castoff's",
