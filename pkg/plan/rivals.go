@@ -132,7 +132,7 @@ func retake(o *outcome, led *ledger, l look, a inventory.Autoscaler) {
 	switch {
 	case !leaseTaken(l, a):
 		if op.DoneTime != nil && standby(a) && l.now.Sub(op.DoneTime.Time) < leaderEnds {
-			o.wait(reasonLeaseTaken, target, fmt.Sprintf("castoff has the Lease again, for the %d. time. Whoever had it may act on for some seconds, and nothing is evicted until they are over.", op.Attempts))
+			o.wait(reasonLeaseTaken, target, fmt.Sprintf("castoff has the Lease again, time %d. Whoever had it may act on for some seconds, and nothing is evicted until they are over.", op.Attempts))
 		}
 	case resting(op, l.now):
 		o.block(reasonLeaseTaken, target, fmt.Sprintf("%s has Cluster Autoscaler's Lease%s, after castoff took it back %d times, and castoff does not fight over it. A Cluster Autoscaler that castoff cannot see may lead with it "+
@@ -192,10 +192,10 @@ func awaitDeleted(o *outcome, led *ledger, l look, p pool) {
 	})
 	switch {
 	case np.DeletionTimestamp != nil:
-		o.wait(reasonNodePoolDeleted, object, fmt.Sprintf("Somebody deletes the NodePool that serves pool %s, and Karpenter drains its %d nodes. castoff makes it again when it is gone, and evicts nothing until then. "+
-			"If it does not go, see its finalizers and the budgets of the pods on its nodes.", p.Name, len(claimsOf(l, p))))
+		o.wait(reasonNodePoolDeleted, object, fmt.Sprintf("Somebody deletes the NodePool that serves pool %s, and Karpenter drains its %s. castoff makes it again when it is gone, and evicts nothing until then. "+
+			"If it does not go, see its finalizers and the budgets of the pods on its nodes.", p.Name, inventory.Count(len(claimsOf(l, p)), "node")))
 	case remade && len(going) > 0:
-		o.wait(reasonNodePoolDeleted, object, fmt.Sprintf("Somebody deleted the NodePool, and castoff made it again, time %d. Karpenter drains the %d nodes that went with the old one; nothing is evicted until they are gone.", op.Attempts, len(going)))
+		o.wait(reasonNodePoolDeleted, object, fmt.Sprintf("Somebody deleted the NodePool, and castoff made it again, time %d. Karpenter drains %s that went with the old one; nothing is evicted until that is over.", op.Attempts, inventory.Count(len(going), "node")))
 	}
 }
 

@@ -305,14 +305,14 @@ func TestANodePoolThatIsDeleted(t *testing.T) {
 				}
 			}),
 			want: heldUp(nil, "Wait NodePoolDeleted "+object),
-			says: "drains its 1 nodes",
+			says: "drains its 1 node.",
 		},
 		"NodesGo": {
 			reason:    "Karpenter drains what went with it: nothing is evicted beside that",
 			migration: aMigration().servedBoth().ledger(remade(1, time.Minute)),
 			world:     inTheMiddle().with(claimAged(time.Hour, true)),
 			want:      heldUp(nil, "Wait NodePoolDeleted "+object),
-			says:      "made it again, time 1. Karpenter drains the 1 nodes",
+			says:      "made it again, time 1. Karpenter drains 1 node that went",
 		},
 		"NewNodesGo": {
 			reason:    "a node of the new one goes as nodes go",
