@@ -32,7 +32,7 @@ import (
 // What no watch tells (AWS, pods) is looked at in the planner's pace. What castoff may do is in charts/castoff.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(r.every)
-	c, err := ctrl.NewControllerManagedBy(mgr).
+	c, err := r.watchTemplates(ctrl.NewControllerManagedBy(mgr)).
 		Named("migration").
 		For(&v1alpha1.Migration{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(legacyNodes())).
