@@ -109,7 +109,7 @@ func hold(ctx context.Context, t *testing.T) *held {
 	m := migration()
 	m.Object["spec"] = map[string]any{
 		"clusterName": harbor.Cluster, "home": map[string]any{"nodeGroup": harbor.Home},
-		"strategy": map[string]any{"maxUnavailableNodes": int64(1), "soakSeconds": int64(5)},
+		"strategy": map[string]any{"maxUnavailableNodes": int64(1), "soakSeconds": int64(5), "waves": "Single"},
 	}
 	g.Expect(scene.Watcher.Begin(ctx)).To(Succeed())
 	g.Expect(scene.Client.Create(ctx, m)).To(Succeed())
