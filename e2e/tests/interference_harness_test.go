@@ -45,7 +45,7 @@ const (
 	// beside is for how long nothing may be evicted beside an interference that hurts. Without one a pod goes every five seconds or so.
 	beside = 15 * time.Second
 	// nextPod is within what a pod is evicted when nothing is in the way.
-	nextPod = 30 * time.Second
+	nextPod = 75 * time.Second
 	// selfHeal is how often GitOps puts back what it has written down.
 	selfHeal = 5 * time.Second
 )

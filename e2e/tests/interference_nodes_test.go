@@ -165,9 +165,9 @@ func (h *held) rebalanceSwitchedOn() interference {
 func (h *held) unhealthyThenResumed() interference {
 	var before simapi.Group
 	return interference{
-		name: "UnhealthyThenResumed", harmless: true, brief: true, within: awsSeen, seen: []string{"Warn", "SetBack", "nodegroup/" + harbor.Batch, "ReplaceUnhealthy"},
+		name: "UnhealthyThenResumed", harmless: true, brief: true, within: awsSeen, seen: []string{"Warn", "SetBack", "nodegroup/" + harbor.General, "ReplaceUnhealthy"},
 		act: func(ctx context.Context, t *testing.T) {
-			before = h.group(ctx, t, harbor.Batch)
+			before = h.group(ctx, t, harbor.General)
 			h.health(ctx, t, before.InService[0], "Unhealthy")
 			pause(ctx, t, 5*time.Second)
 			h.unmoved(ctx, t, before)
@@ -176,7 +176,7 @@ func (h *held) unhealthyThenResumed() interference {
 			do(t, err)
 		},
 		over: func(ctx context.Context, t *testing.T) bool {
-			return slices.Contains(h.group(ctx, t, harbor.Batch).SuspendedProcesses, "ReplaceUnhealthy")
+			return slices.Contains(h.group(ctx, t, harbor.General).SuspendedProcesses, "ReplaceUnhealthy")
 		},
 		undo: nothing,
 	}
