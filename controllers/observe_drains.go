@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpevents "sigs.k8s.io/karpenter/pkg/events"
@@ -143,13 +144,14 @@ func (o *Observer) observeDrains(ctx context.Context, needs plan.Needs, w *plan.
 }
 
 // launchFailures reads Karpenter's events: it deletes a NodeClaim at once for which AWS has no capacity or quota left, and says why
-// nowhere else. The event's reason is Karpenter's own for all of AWS's codes of that kind.
+// nowhere else. The event's reason is Karpenter's own for all of AWS's codes of that kind. Events about objects without a namespace are in
+// this one (client-go, tools/events): those of all namespaces take an API server of 300 nodes seconds to go through.
 func (o *Observer) launchFailures(ctx context.Context) ([]inventory.LaunchFailure, error) {
 	var out []inventory.LaunchFailure
 	var page corev1.EventList
 	for {
 		page.Items = nil
-		err := o.Live.List(ctx, &page, client.Limit(pageSize), client.Continue(page.Continue), client.MatchingFieldsSelector{
+		err := o.Live.List(ctx, &page, client.InNamespace(metav1.NamespaceDefault), client.Limit(pageSize), client.Continue(page.Continue), client.MatchingFieldsSelector{
 			Selector: fields.OneTermEqualSelector("reason", karpevents.InsufficientCapacityError),
 		})
 		if err != nil {
