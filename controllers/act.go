@@ -110,7 +110,7 @@ func together(atOnce, n int, do func(int)) {
 	_ = g.Wait()
 	for range n {
 		if p := <-panics; p != nil {
-			panic(p)
+			panic(p) //nolint:forbidigo // not castoff's: it is only brought to where the runtime would have it
 		}
 	}
 }

@@ -313,6 +313,21 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 	if err := o.observeHealth(ctx, m, needs, w); err != nil {
 		return err
 	}
+	if err := o.observeSeldom(ctx, needs, w); err != nil {
+		return err
+	}
+	if !needs.Preflight && !needs.Rivals {
+		o.running.forget() // what was read is large, and old by the next time
+	}
+	if !needs.Preflight {
+		return nil
+	}
+	return o.preflight(ctx, m, w, append(findings, plan.Provided(m, *w)...))
+}
+
+// observeSeldom reads what few looks need.
+func (o *Observer) observeSeldom(ctx context.Context, needs plan.Needs, w *plan.World) error {
+	var err error
 	if needs.TerminationHandlers {
 		if w.TerminationHandlers, err = o.Ports.Autoscalers.TerminationHandlers(ctx); err != nil {
 			return err
@@ -325,17 +340,9 @@ func (o *Observer) observeMore(ctx context.Context, m *v1alpha1.Migration, w *pl
 		}
 	}
 	if needs.Rivals {
-		if err := o.observeRivals(ctx, w); err != nil {
-			return err
-		}
+		return o.observeRivals(ctx, w)
 	}
-	if !needs.Preflight && !needs.Rivals {
-		o.running.forget() // what was read is large, and old by the next time
-	}
-	if !needs.Preflight {
-		return nil
-	}
-	return o.preflight(ctx, m, w, append(findings, plan.Provided(m, *w)...))
+	return nil
 }
 
 func (o *Observer) observeIdentity(ctx context.Context, c inventory.Cluster, extra []string) (inventory.Identity, error) {

@@ -67,7 +67,12 @@ func TestNoRestartsIsAskedAgain(t *testing.T) {
 	r := &reviewer{t: t}
 	o := &Observer{Clock: func() time.Time { return now }, Rights: r}
 	s := v1alpha1.Strategy{Surge: v1alpha1.SurgeSingletons}
-	if !o.noRestarts(t.Context(), s) || !o.noRestarts(t.Context(), s) || r.asked != 1 {
+	for range 2 {
+		if !o.noRestarts(t.Context(), s) {
+			t.Fatal("a right that is missing is not said to be")
+		}
+	}
+	if r.asked != 1 {
 		t.Fatalf("asked %d times at one moment", r.asked)
 	}
 	r.allowed, now = true, now.Add(unsettledFresh)

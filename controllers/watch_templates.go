@@ -47,7 +47,7 @@ func templates() predicate.Predicate {
 			owner := metav1.GetControllerOf(e.Object)
 			return owner == nil || owner.Kind != "CronJob"
 		},
-		DeleteFunc: func(e event.DeleteEvent) bool { return true },
+		DeleteFunc: func(event.DeleteEvent) bool { return true },
 		UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() },
 	}
 }

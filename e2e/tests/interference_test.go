@@ -128,7 +128,7 @@ func (h *held) secondAutoscaler() interference {
 				}
 			}
 		},
-		over: func(ctx context.Context, t *testing.T) bool {
+		over: func(ctx context.Context, _ *testing.T) bool {
 			var lease coordinationv1.Lease
 			err := h.scene.Client.Get(ctx, client.ObjectKey{Namespace: elsewhere, Name: "cluster-autoscaler"}, &lease)
 			return err == nil && ptr.Deref(lease.Spec.HolderIdentity, "") == v1alpha1.LeaseIdentity

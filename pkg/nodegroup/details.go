@@ -170,11 +170,12 @@ func (c *Client) lastActivity(ctx context.Context, g inventory.NodeGroup) (failu
 	if err != nil {
 		return "", "", readError(err, "autoscaling:DescribeScalingActivities", g.AutoScalingGroup)
 	}
-	for _, a := range out.Activities {
-		if a.StatusCode == astypes.ScalingActivityStatusCodeFailed {
-			failure = aws.ToString(a.StatusMessage)
-		}
-		return failure, aws.ToString(a.Cause), nil
+	if len(out.Activities) == 0 {
+		return "", "", nil
 	}
-	return "", "", nil
+	last := out.Activities[0]
+	if last.StatusCode == astypes.ScalingActivityStatusCodeFailed {
+		failure = aws.ToString(last.StatusMessage)
+	}
+	return failure, aws.ToString(last.Cause), nil
 }

@@ -269,10 +269,9 @@ func visibleOn(g inventory.NodeGroup, op v1alpha1.Operation) bool {
 		})
 	case kindDeleteScheduledActions:
 		return !slices.ContainsFunc(names, func(name string) bool { return hasSchedule(g, name) })
-	case kindHideGroup:
-		return hidden(g) && !slices.ContainsFunc(names, func(key string) bool { return hasTag(g, key) })
-	case kindShowGroup:
-		return !hidden(g) && !slices.ContainsFunc(names, func(key string) bool { return !hasTag(g, key) })
+	case kindHideGroup, kindShowGroup:
+		hide := kindOf(op) == kindHideGroup
+		return hidden(g) == hide && !slices.ContainsFunc(names, func(key string) bool { return hasTag(g, key) == hide })
 	case kindSuspendProcesses, kindSuspendLaunch:
 		return g.Suspends(names...)
 	case kindSetRebalance:
@@ -289,6 +288,12 @@ func visibleOn(g inventory.NodeGroup, op v1alpha1.Operation) bool {
 		return !slices.ContainsFunc(names, func(name string) bool { return !hasSchedule(g, name) })
 	case kindResumeProcesses, kindResumeLaunch:
 		return !slices.ContainsFunc(g.SuspendedProcesses, func(p string) bool { return slices.Contains(names, p) })
+	}
+	return visibleSizes(g, op, names)
+}
+
+func visibleSizes(g inventory.NodeGroup, op v1alpha1.Operation, names []string) bool {
+	switch kindOf(op) {
 	case kindSetGroupSize:
 		return op.Detail == sizes(g.Min, g.Max, g.Desired)
 	case kindEndInstances:

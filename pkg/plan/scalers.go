@@ -55,11 +55,12 @@ func nearer(led *ledger, l look) side {
 func nearest(led *ledger, l look) side {
 	at := sideAutoscaler
 	for _, w := range l.waves {
-		switch one := nearer(led, l.only(w)); {
-		case one == sideKarpenter:
+		switch one := nearer(led, l.only(w)); one {
+		case sideKarpenter:
 			return one
-		case one == sideReturning:
+		case sideReturning:
 			at = one
+		case sideAutoscaler:
 		}
 	}
 	return at

@@ -29,26 +29,36 @@ func waveStatus(l look) v1alpha1.WaveStatus {
 		}
 	}
 	w.Pools = nil
-	served, serving := len(l.pools) > 0, false
 	for _, p := range l.pools {
 		w.Pools = append(w.Pools, p.Name)
-		np, ok := nodePool(l, p.Name)
-		served = served && ok && !stopped(np) && isReady(np.Status.Conditions)
-		serving = serving || ok && !stopped(np)
 	}
+	serving, all := servedPools(l)
+	held := slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return holds(a, l) })
+	back := slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return leads(a, l) && scalesNow(a, l) })
 	switch {
 	case serving && w.ReturnedTime != nil: // once more
 		w.ReleasedTime, w.ServedTime, w.ReturnedTime = nil, nil, nil
-	case !serving && w.ReleasedTime != nil && w.ReturnedTime == nil && slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return leads(a, l) && scalesNow(a, l) }):
-		w.ReturnedTime = stamp(l.now)
+	case !serving && back && w.ReleasedTime != nil:
+		w.ReturnedTime = first(w.ReturnedTime, l.now)
 	}
-	if handingOverReached(l) && w.ReturnedTime == nil && w.ReleasedTime == nil && !slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return holds(a, l) }) {
-		w.ReleasedTime = stamp(l.now)
+	if handingOverReached(l) && w.ReturnedTime == nil && !held {
+		w.ReleasedTime = first(w.ReleasedTime, l.now)
 	}
-	if served && w.ServedTime == nil {
-		w.ServedTime = stamp(l.now)
+	if all {
+		w.ServedTime = first(w.ServedTime, l.now)
 	}
 	return w
+}
+
+// servedPools says whether any of the pools has a NodePool that serves it, and whether each has one that is Ready.
+func servedPools(l look) (serving, all bool) {
+	all = len(l.pools) > 0
+	for _, p := range l.pools {
+		np, ok := nodePool(l, p.Name)
+		serves := ok && !stopped(np)
+		serving, all = serving || serves, all && serves && isReady(np.Status.Conditions)
+	}
+	return serving, all
 }
 
 // holds says that a Cluster Autoscaler has not let go of the wave.

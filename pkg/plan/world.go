@@ -105,18 +105,25 @@ func NeedsOf(m *v1alpha1.Migration, w World) Needs {
 	n.LaunchFailures = !halted(m) && handingOverReached(l) && l.roomIsMissing()
 	n.Rivals = !halted(m) && w.Snapshot != nil && len(HeavierNodePools(w)) > 0
 	n.Launched = halted(m) && uninstalls(l) && len(w.Engine.NodeClaims) == 0
+	n.Drains = drained(l)
+	return n
+}
+
+// drained are the nodes that are being drained, Karpenter's on the way back.
+func drained(l look) []string {
+	var out []string
 	for _, p := range l.pools {
 		nodes := p.nodes
-		if halted(m) {
+		if halted(l.m) {
 			nodes = karpenterNodes(l, p)
 		}
 		for _, node := range nodes {
 			if begun(node) {
-				n.Drains = append(n.Drains, node.Name)
+				out = append(out, node.Name)
 			}
 		}
 	}
-	return n
+	return out
 }
 
 // look is one look at the world with what every phase asks of it worked out once.
