@@ -90,6 +90,8 @@ func TestEveryActionReachesOnePort(t *testing.T) {
 		"DisablePolicies":          {"kept for their alarms", plan.DisablePolicies{Group: inventory.NodeGroup{AutoScalingGroup: "general"}, Names: []string{"cpu"}}, "DisablePolicies"},
 		"DeleteScheduledActions":   {"the snapshot has them", plan.DeleteScheduledActions{Group: "general", Names: []string{"night"}}, "DeleteScheduledActions"},
 		"SuspendProcesses":         {"never Terminate", plan.SuspendProcesses{Group: "general", Processes: []string{"Launch"}}, "SuspendProcesses"},
+		"HideGroup":                {"from Cluster Autoscaler", plan.HideGroup{Group: "general", Keys: []string{"k8s.io/cluster-autoscaler/enabled"}}, "HideGroup"},
+		"ShowGroup":                {"to it again", plan.ShowGroup{Group: "general"}, "ShowGroup"},
 		"SetRebalance":             {"off", plan.SetRebalance{Group: "eks-batch"}, "SetCapacityRebalance"},
 		"SetLifetime":              {"for ever", plan.SetLifetime{Group: "general"}, "SetMaxInstanceLifetime"},
 		"SetGroupSize":             {"absolute", plan.SetGroupSize{Group: inventory.NodeGroup{AutoScalingGroup: "general"}, Max: 10, Desired: 3}, "SetSize"},

@@ -1100,7 +1100,7 @@ func TestDefaults(t *testing.T) {
 		ClusterName: "prod", Approval: v1alpha1.ApprovalAutomatic, OnPause: v1alpha1.OnPauseSettle,
 		Strategy: v1alpha1.Strategy{
 			MaxUnavailableNodes: ptr.To(intstr.FromString("10%")), Capacity: v1alpha1.CapacityWarmFirst, Surge: v1alpha1.SurgeSingletons,
-			Waves: v1alpha1.WavesSingle, SoakSeconds: ptr.To[int32](600),
+			Waves: v1alpha1.WavesAuto, SoakSeconds: ptr.To[int32](600),
 			TimeoutSeconds: 900, OnTimeout: v1alpha1.TimeoutWait, LoadBalancerSeconds: ptr.To[int32](30),
 		},
 		Provisioner:  v1alpha1.Provisioner{Source: v1alpha1.SourceBuiltIn, Queue: v1alpha1.QueueManaged, Identity: v1alpha1.IdentityManaged},

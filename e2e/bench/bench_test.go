@@ -152,7 +152,7 @@ func TestLegacyNodes(t *testing.T) {
 func TestLogsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	l := &lab.Lab{Dir: filepath.Join(dir, "lab"), AuditLog: filepath.Join(dir, "audit.log"), CallLog: filepath.Join(dir, "calls.jsonl")}
-	b := &Bench{way: Castoff}
+	b := &Bench{way: Castoff, report: filepath.Join(dir, "bench.json")}
 	if err := b.keep(l); err == nil {
 		t.Error("a log that is not there is an error")
 	}

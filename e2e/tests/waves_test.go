@@ -109,7 +109,7 @@ func crowdOf(name string, where map[string]string, replicas int32) *appsv1.Deplo
 		Replicas: ptr.To(replicas), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			NodeSelector: where,
-			Tolerations:  []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}},
+			Tolerations:  []corev1.Toleration{{Key: "harbor.example/dedicated", Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{Name: "app", Image: "registry.example.com/shop/app:v1", Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
 			}}},
