@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
@@ -50,9 +51,9 @@ func TestWaves(t *testing.T) {
 		before := p.nodesOf(ctx, t, last)
 		crowd := crowdOf("crowd", map[string]string{"harbor.example/tier": tierOf(last)}, 8)
 		g.Expect(p.scene.Client.Create(ctx, crowd)).To(Succeed())
+		defer func() { g.Expect(p.scene.Client.Delete(ctx, crowd)).To(Succeed()) }()
 		g.Eventually(ctx, func() int { return p.nodesOf(ctx, t, last) }, "90s", "1s").Should(BeNumerically(">", before), "it raises a group of the last wave for pods that wait")
 		g.Expect(waves()[2].ServedTime).To(BeNil(), "and Karpenter does not serve that wave yet")
-		g.Expect(p.scene.Client.Delete(ctx, crowd)).To(Succeed())
 	})
 
 	t.Run("AWorkloadThatBothCouldServe", func(t *testing.T) {
@@ -60,6 +61,7 @@ func TestWaves(t *testing.T) {
 		g.Expect(waves()[1].ServedTime).To(BeNil(), "the second wave is still to change hands")
 		stray := crowdOf("stray", nil, 1)
 		g.Expect(p.scene.Client.Create(ctx, stray)).To(Succeed())
+		defer func() { g.Expect(client.IgnoreNotFound(p.scene.Client.Delete(ctx, stray))).To(Succeed()) }()
 		began := time.Now()
 		g.Eventually(ctx, func() []string { return p.blockers(ctx, t) }, "10s", "50ms").Should(ContainElement(And(
 			HavePrefix("Block WorkloadInTwoWaves deployment/shop/stray"), ContainSubstring("nodeSelector"))))
