@@ -298,12 +298,18 @@ func (p ports) SetMaxInstanceLifetime(_ context.Context, asg string, seconds int
 	return p.onGroup("SetMaxInstanceLifetime", asg, func(g *inventory.NodeGroup) error { g.MaxInstanceLifetime = seconds; return nil })
 }
 
+// discoveryTag is what Cluster Autoscaler finds groups by here.
+const discoveryTag = "k8s.io/cluster-autoscaler/enabled"
+
 func (p ports) SetSize(_ context.Context, of inventory.NodeGroup, minimum, maximum, desired int32) error {
 	return p.onGroup("SetSize", of.AutoScalingGroup, func(g *inventory.NodeGroup) error {
 		if desired < minimum || desired > maximum || (g.Managed != nil && maximum < 1) {
 			p.w.breaks("sizes %d/%d/%d of %s", minimum, maximum, desired, g.Name)
 		}
 		g.Min, g.Max, g.Desired = minimum, maximum, desired
+		if _, found := g.Tag(discoveryTag); g.Managed != nil && !found { // EKS owns it, and puts its tags back
+			g.Tags = append(slices.Clone(g.Tags), inventory.Tag{Key: discoveryTag, Value: "true"})
+		}
 		return nil
 	})
 }

@@ -201,9 +201,7 @@ func TestWarm(t *testing.T) {
 		pod("leaving", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &end, []string{"x.example/y"} }),
 		pod("win", func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }),
 		pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "other" }))
-	creates := 0
 	counted := interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		creates++
 		if created, ok := o.(*corev1.Pod); ok {
 			created.CreationTimestamp = end // the fake API server sets none
 		}

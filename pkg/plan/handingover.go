@@ -50,6 +50,7 @@ func handingOver(led *ledger, l look) outcome {
 			quietProcessesOf(&o, *led, l, g)
 		}
 	}
+	lowerBeforeHiding(&o, l)
 	if !o.idle() {
 		return o
 	}

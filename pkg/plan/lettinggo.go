@@ -29,6 +29,27 @@ func keeps(a inventory.Autoscaler, l look) bool {
 	})
 }
 
+// heldSizes says that a managed node group keeps its sizes for now: it is hidden from a Cluster Autoscaler that runs, and EKS may put the
+// tags of a group back with every update of it.
+func heldSizes(l look, g inventory.NodeGroup) bool {
+	return g.Managed != nil && hidden(g) && slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return !a.Stopped() && keeps(a, l) })
+}
+
+// lowerBeforeHiding sets the min of managed node groups before their tags are taken off, for the same reason. Their nodes are Cluster
+// Autoscaler's for a minute more, and it needs ten to end one.
+func lowerBeforeHiding(o *outcome, l look) {
+	if !slices.ContainsFunc(l.Autoscalers, func(a inventory.Autoscaler) bool { return manages(a, l) && keeps(a, l) }) {
+		return
+	}
+	for _, p := range l.pools {
+		for _, g := range p.groups {
+			if g.Managed != nil && !hidden(g) {
+				lowerMin(o, l, g)
+			}
+		}
+	}
+}
+
 // letGo hides the wave's groups from a Cluster Autoscaler that goes on with others, and says whether it was seen to have dropped them:
 // its status, which it writes at every scan, is fresh, lists what it keeps and none of these. It drops a group within a minute and a half
 // of the tags' end, and serves it until then.

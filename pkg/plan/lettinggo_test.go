@@ -73,6 +73,24 @@ func TestWavesLetGo(t *testing.T) {
 			world:  aWorld().quiet().inWaves(),
 			want:   hands([]string{hide}, "Wait AutoscalerLettingGo nodegroup/general"),
 		},
+		"LowerFirst": {
+			reason: "EKS may put the tags of a managed group back with every update: what has to be set there is set before they go",
+			world:  aWorld().quiet().inWaves().with(func(w *World) { w.Waves = [][]string{{"batch"}, {"general"}} }),
+			want:   hands([]string{"SetGroupSize eks-batch 0/10/2"}),
+		},
+		"HeldSizes": {
+			reason:    "and its end sizes wait until Cluster Autoscaler is stopped",
+			migration: aMigration().drained("batch", noon.Add(-time.Hour)),
+			world: aWorld().quiet().inWaves().with(func(w *World) { w.Waves = [][]string{{"batch"}, {"general"}} }).hides("batch").listing("general").serve("batch", "").
+				withGroup("batch", func(g *inventory.NodeGroup) {
+					g.Min, g.Desired, g.Instances = 0, 0, nil
+					g.SuspendedProcesses = append(g.SuspendedProcesses, processLaunch)
+				}).
+				with(func(w *World) {
+					w.Nodes = slices.DeleteFunc(w.Nodes, func(n inventory.Node) bool { return n.Group == "batch" })
+				}),
+			want: decided{phase: v1alpha1.PhaseHandingOver, actions: []string{"StopAutoscaler kube-system/cluster-autoscaler 0"}, blockers: []string{"Wait AutoscalerRunning " + caObject}},
+		},
 		"QuietThatWaveOnly": {
 			reason: "a wave that is not its turn yet is Cluster Autoscaler's own as it was",
 			world:  aWorld().engineInstalled().inWaves(),
@@ -265,11 +283,20 @@ func TestWavesRest(t *testing.T) {
 			want:      paused([]string{"EnsureNodePool general target-of-general/guarded"}),
 		},
 		"BackSizes": {
-			reason:    "the sizes of the wave that changed hands are the snapshot's again; those of the other are Cluster Autoscaler's own",
-			migration: aMigration().rollBack(),
-			world: still(aWorld().firstServed().inService()).withGroup("general", func(g *inventory.NodeGroup) { g.Min = 0; g.Desired = 2 }).
-				withGroup("batch", func(g *inventory.NodeGroup) { g.Desired = 5 }),
-			want: back([]string{"SetGroupSize general 1/10/3", "HoldNode general-0 general", "HoldNode general-1 general", "HoldNode general-2 general"}),
+			reason:    "when the groups are shown again the sizes are the snapshot's; desired is never lowered",
+			migration: aMigration().rollBack().ledger(stops(1)),
+			world: still(aWorld().quiet().inWaves(), "batch").withGroup("general", func(g *inventory.NodeGroup) { g.Min = 0; g.Desired = 2 }).
+				withGroup("batch", func(g *inventory.NodeGroup) { g.Desired = 5 }).holding("general").holding("batch").
+				withAutoscaler(func(a *inventory.Autoscaler) {
+					a.Replicas, a.StatusReplicas, a.Pods, a.Groups, a.StatusTime, a.LeaseHolder, a.LeaseRenewed = 0, 0, 0, nil, time.Time{}, v1alpha1.LeaseIdentity, noon
+				}),
+			want: back([]string{"SetGroupSize general 1/10/3"}),
+		},
+		"PausedBeforeItIsHidden": {
+			reason:    "the min of a managed group is lowered before its tags go, and given back when they do not go",
+			migration: aMigration().paused().ledger(closed(operation("SetGroupSize/eks-batch", "0/10/2", time.Minute))),
+			world:     aWorld().quiet().inWaves().withGroup("batch", func(g *inventory.NodeGroup) { g.Min = 0 }),
+			want:      paused([]string{"SetGroupSize eks-batch 1/10/2"}),
 		},
 		"BackStopsFirst": {
 			reason:    "a group that is shown to a Cluster Autoscaler which runs could have two scalers: it is stopped first",

@@ -60,6 +60,9 @@ func poolPhase(l look, p pool, s v1alpha1.PoolStatus) v1alpha1.PoolPhase {
 	case rollsBack(l.m):
 		return v1alpha1.PoolFenced // its old nodes are on their way back; it does not soak
 	case p.gone() && l.Snapshot != nil:
+		if halted(l.m) && l.status(p.Name).Phase == v1alpha1.PoolSoaking {
+			return v1alpha1.PoolSoaking // at rest nothing comes to its end by the time alone
+		}
 		if settlePool(&outcome{}, l, p) {
 			return v1alpha1.PoolSoaking
 		}

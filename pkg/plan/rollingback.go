@@ -24,9 +24,10 @@ const (
 // wayBack is the order in which every pool keeps one scaler. The first step that is not done acts; a step that the migration
 // never needed is done at once, so the same list goes back from everywhere.
 var wayBack = []func(*outcome, *ledger, look){
+	keepServing,
+	showGroups,
 	restoreGroups,
 	awaitGroups,
-	showGroups,
 	stopNodePools,
 	startAutoscalers,
 	restoreQuieted,
@@ -111,19 +112,21 @@ func autoscaler(l look, recorded inventory.Autoscaler) (inventory.Autoscaler, bo
 	return l.Autoscalers[i], true
 }
 
-// restoreGroups gives the groups their sizes back and the undrained nodes to the scheduler, while the NodePools still serve.
-// Nothing that Karpenter has may move meanwhile: it would move onto the nodes that come back. Once Cluster Autoscaler is
-// asked to run the sizes are its own.
-func restoreGroups(o *outcome, led *ledger, l look) {
+// keepServing gives the undrained nodes to the scheduler, while the NodePools still serve. Nothing that Karpenter has may move meanwhile:
+// it would move onto the nodes that come back.
+func keepServing(o *outcome, led *ledger, l look) {
 	for _, w := range l.waves {
-		keepServing(o, led, l.only(w))
+		standStill(o, led, l.only(w))
 	}
-	if len(o.actions) > 0 {
-		return
-	}
+}
+
+// restoreGroups gives the groups their sizes back, while the NodePools still serve. Once Cluster Autoscaler is asked to run the sizes are
+// its own.
+func restoreGroups(o *outcome, led *ledger, l look) {
 	for _, w := range l.waves {
 		one := l.only(w)
 		if nearer(led, one) != sideKarpenter {
+			raiseMins(o, led, one)
 			continue
 		}
 		for _, p := range one.pools {
@@ -135,8 +138,8 @@ func restoreGroups(o *outcome, led *ledger, l look) {
 	}
 }
 
-// keepServing makes a wave's NodePools stand still, and its old nodes serve beside them.
-func keepServing(o *outcome, led *ledger, l look) {
+// standStill is keepServing for one wave.
+func standStill(o *outcome, led *ledger, l look) {
 	taken := nearer(led, l) == sideKarpenter
 	for _, p := range l.pools {
 		np, ok := nodePool(l, p.Name)
@@ -147,6 +150,19 @@ func keepServing(o *outcome, led *ledger, l look) {
 			o.act(EnsureNodePool{NodePool: stillNodePool(np)})
 		}
 		releaseNodes(o, *led, l.now, p.nodes)
+	}
+}
+
+// raiseMins gives the mins back that were lowered for a change of hands that did not come about. All else is Cluster Autoscaler's.
+func raiseMins(o *outcome, led *ledger, l look) {
+	for _, p := range l.pools {
+		for _, g := range p.groups {
+			recorded, ok := l.Snapshot.Group(g.Name)
+			if _, asked := led.entry(kindSetGroupSize, g.AutoScalingGroup); ok && asked && g.Min == 0 && recorded.Group.Min != 0 {
+				low := recorded.Group.Min
+				o.act(SetGroupSize{Group: g, Min: low, Max: max(g.Max, low), Desired: max(g.Desired, low)})
+			}
+		}
 	}
 }
 

@@ -89,17 +89,24 @@ func shiftPool(o *outcome, l look, p pool) {
 // openGroups lets desired go down to 0 (Auto Scaling refuses a decrement below min) and launches stop.
 func openGroups(o *outcome, l look, p pool) bool {
 	for _, g := range p.groups {
-		recorded, _ := l.Snapshot.Group(g.Name)
-		switch {
-		case g.Min != 0 && foreignMin(g, recorded.Group) && !acceptsForeignSize(l, g):
-			o.block(CheckForeignSize, "nodegroup/"+g.Name, fmt.Sprintf("Somebody set its min to %d since the snapshot was taken, and its nodes cannot go before it is 0. Set it to 0 where it is defined, or accept the risk %s for it in spec.acceptedRisks: castoff then sets it.", g.Min, CheckForeignSize))
-		case g.Min != 0:
-			o.act(SetGroupSize{Group: g, Min: 0, Max: max(g.Max, 1), Desired: g.Desired})
-		case !g.Suspends(processLaunch):
+		lowerMin(o, l, g)
+		if g.Min == 0 && !g.Suspends(processLaunch) {
 			o.act(SuspendProcesses{Group: g.AutoScalingGroup, Processes: []string{processLaunch}})
 		}
 	}
 	return o.idle()
+}
+
+// lowerMin sets min to 0, unless it is somebody's own.
+func lowerMin(o *outcome, l look, g inventory.NodeGroup) {
+	recorded, _ := l.Snapshot.Group(g.Name)
+	switch {
+	case g.Min == 0:
+	case foreignMin(g, recorded.Group) && !acceptsForeignSize(l, g):
+		o.block(CheckForeignSize, "nodegroup/"+g.Name, fmt.Sprintf("Somebody set its min to %d since the snapshot was taken, and its nodes cannot go before it is 0. Set it to 0 where it is defined, or accept the risk %s for it in spec.acceptedRisks: castoff then sets it.", g.Min, CheckForeignSize))
+	default:
+		o.act(SetGroupSize{Group: g, Min: 0, Max: max(g.Max, 1), Desired: g.Desired})
+	}
 }
 
 // empty says that a node was looked at, and that nothing is left on it that has to leave.
@@ -268,7 +275,7 @@ func maxUnavailable(v *intstr.IntOrString, nodes int) int {
 // something is still to do.
 func settlePool(o *outcome, l look, p pool) bool {
 	for _, g := range p.groups {
-		if want := endMaxOf(o, l, g); g.Min != 0 || g.Max != want || g.Desired != 0 {
+		if want := endMaxOf(o, l, g); !heldSizes(l, g) && (g.Min != 0 || g.Max != want || g.Desired != 0) {
 			o.act(SetGroupSize{Group: g, Min: 0, Max: want, Desired: 0})
 		}
 	}
