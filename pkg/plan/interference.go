@@ -314,7 +314,7 @@ func ownScalingOf(l look, p pool, g inventory.NodeGroup) []string {
 		}
 	}
 	since := l.handedOver(p.Name)
-	if n := joining(l, g); n > 0 && !since.IsZero() && l.now.Sub(since) > lastLaunch {
+	if n := joining(l, g); n > 0 && !rollsBack(l.m) && !since.IsZero() && l.now.Sub(since) > lastLaunch {
 		out = append(out, fmt.Sprintf("%s (desired size %d: %s)", g.Name, g.Desired, inventory.Count(n, "instance on its way", "instances on their way")))
 	}
 	return out

@@ -370,6 +370,7 @@ func TestSingleScalerNamesAutoScaling(t *testing.T) {
 		"Policy":       {"its process was resumed", aMigration(), resumed("AlarmNotification").withGroup("general", policy), "False TwoScalers general (scaling policy cpu)"},
 		"Schedule":     {"likewise", aMigration(), resumed("ScheduledActions").withGroup("general", schedule), "False TwoScalers general (scheduled action night)"},
 		"Other":        {"another process scales nothing", aMigration(), resumed("AZRebalance").withGroup("general", policy), "True KarpenterServes"},
+		"RaisedByUs":   {"on the way back it is castoff that raises it", served(time.Hour).rollBack(), middle().withGroup("general", raised), "True KarpenterServes Karpenter serves every pool"},
 		"Raised":       {"somebody raised its desired size", served(time.Hour), middle().withGroup("general", raised), "False TwoScalers general (desired size 5: 2 instances on their way)"},
 		"RaisedBefore": {"what Cluster Autoscaler asked for last may still come", served(time.Minute), middle().withGroup("general", raised), "True KarpenterServes"},
 		"NotServed":    {"before the hand-over they are Cluster Autoscaler's to bear", aMigration(), aWorld().engineInstalled().withGroup("general", policy), "True ClusterAutoscalerServes"},
