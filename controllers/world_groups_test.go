@@ -146,7 +146,7 @@ func (w *world) endInstance(g *inventory.NodeGroup, i int, who string) {
 // ends says that the instance of a node is on its way out.
 func (w *world) ends(node string) bool {
 	_, ends := w.endings[node]
-	return ends
+	return ends || slices.ContainsFunc(w.claims, func(c claim) bool { return c.node() == node && !c.gone.IsZero() }) // Karpenter taints it first
 }
 
 // ports are the node groups, Cluster Autoscaler and the snapshot.

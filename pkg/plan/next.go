@@ -30,9 +30,14 @@ func Next(m *v1alpha1.Migration, w World, now time.Time) Decision {
 	d.Actions = append(dropStale(l), d.Actions...)
 	d.Actions = append(d.Actions, renewals(l, d.Actions)...)
 	d.Actions = admit(&led, &d, w.Groups, now)
-	d.Blockers = append(d.Blockers, tellMended(led, openLedger(m.Status.Operations, w, now), l)...)
+	told := tellMended(led, openLedger(m.Status.Operations, w, now), l)
+	d.Blockers = append(d.Blockers, told...)
 	d.Until = soonest(d.Until, renewalAt(l))
-	d.Rested = d.Rested && firstStop(d.Blockers) == nil // what was asked for before may still come true
+	if len(told) > 0 {
+		d.Until = soonest(d.Until, now.Add(toldFor))
+	}
+	// What was asked for before may still come true, and what is told for a while goes by itself: at rest nothing changes any more.
+	d.Rested = d.Rested && firstStop(d.Blockers) == nil && len(told) == 0
 	d.Operations = led
 	d.Pools = poolStatuses(l)
 	d.Waves = waveStatuses(l)
