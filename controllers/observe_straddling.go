@@ -2,10 +2,8 @@ package controllers
 
 import (
 	"context"
-	"time"
 
 	"github.com/castoff-sh/castoff/api/v1alpha1"
-	"github.com/castoff-sh/castoff/pkg/inventory"
 	"github.com/castoff-sh/castoff/pkg/plan"
 )
 
@@ -16,14 +14,7 @@ func (o *Observer) observeStraddling(ctx context.Context, m *v1alpha1.Migration,
 		o.templates.forget()
 		return nil
 	}
-	var took time.Duration
-	templates, err := o.templates.get(ctx, o.Clock(), func(inventory.Workloads) time.Duration { return min(workloadsShare*took, workloadsOldest) },
-		func(ctx context.Context) (inventory.Workloads, error) {
-			began := o.Clock()
-			templates, err := readTemplates(ctx, o.Live)
-			took = o.Clock().Sub(began)
-			return templates, err
-		})
+	templates, err := o.readSeldom(ctx, &o.templates, readTemplates)
 	if err != nil {
 		return err
 	}

@@ -37,11 +37,16 @@ const (
 
 // workloads are those of the last read, or are read anew where it is too old.
 func (o *Observer) workloads(ctx context.Context) (inventory.Workloads, error) {
+	return o.readSeldom(ctx, &o.running, readWorkloads)
+}
+
+// readSeldom keeps what was read for as long as that took, times workloadsShare.
+func (o *Observer) readSeldom(ctx context.Context, kept *memo[inventory.Workloads], read func(context.Context, client.Reader) (inventory.Workloads, error)) (inventory.Workloads, error) {
 	var took time.Duration
-	return o.running.get(ctx, o.Clock(), func(inventory.Workloads) time.Duration { return min(workloadsShare*took, workloadsOldest) },
+	return kept.get(ctx, o.Clock(), func(inventory.Workloads) time.Duration { return min(workloadsShare*took, workloadsOldest) },
 		func(ctx context.Context) (inventory.Workloads, error) {
 			began := o.Clock()
-			w, err := readWorkloads(ctx, o.Live)
+			w, err := read(ctx, o.Live)
 			took = o.Clock().Sub(began)
 			return w, err
 		})
